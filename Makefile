@@ -11,14 +11,15 @@ SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/native/ke
 # compile torch from its sources: the import then takes three times as long.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow test-everywhere test-versions test-oldest release-check check bench docs report-picture physionet physionet-power batch-norm-study shift-study \
+.PHONY: help demo test test-slow test-everywhere test-versions test-oldest release-check check bench bench-networks docs report-picture physionet physionet-power batch-norm-study shift-study \
 	open-study awake-study bursts-study amplitude-study stream-study adaptation-study variants-study rivals-study clean
 
 help:
 	@echo "make demo       the main job on synthetic subjects: sets up, runs, shows the result"
 	@echo "make test       the test suite"
 	@echo "make check      lint, format and types"
-	@echo "make bench      speed against the alternatives, as ratios"
+	@echo "make bench      a step's speed against the alternatives and the targets, as ratios (five minutes)"
+	@echo "make bench-networks  speed of the networks and of training, as ratios"
 	@echo "make docs       the documentation as HTML"
 	@echo "make test-slow  the long versions of the tests"
 	@echo "make test-versions  the optimizer's tests under other versions of torch (VERSIONS=..., ENVIRONMENTS=folder)"
@@ -77,10 +78,12 @@ check: $(VENV)/.ready-dev
 	@$(BIN)/mypy
 
 bench: $(VENV)/.ready-dev
+	@$(BIN)/python benchmarks/speed.py --check
+
+bench-networks: $(VENV)/.ready-dev
 	@$(BIN)/python benchmarks/eegnet.py
 	@$(BIN)/python benchmarks/backbones.py
 	@$(BIN)/python benchmarks/training.py
-	@$(BIN)/python benchmarks/speed.py --check
 
 docs: $(VENV)/.ready-docs
 	@$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
@@ -172,11 +175,24 @@ rivals-study: $(VENV)/.ready-bench
 	@$(RUN) studies/beta2/rivals.toml
 
 # The paper's comparison on open data. DATA holds the folders physionet_eyes, sam40 and imagery22.
-OPEN = --root eyes=$(DATA)/physionet_eyes --root stress=$(DATA)/sam40 --root imagery=$(DATA)/imagery22
+# The analyses of the paper are made on the task eyes and share its store.
+OPEN = studies/open
+ON_EYES = --root eyes=$(DATA)/physionet_eyes --store results/open-eyes.db
 open-study: $(VENV)/.ready-bench
-	@$(BIN)/afor run studies/open/rates.toml $(OPEN)
-	@for task in eyes stress imagery; do $(BIN)/afor run studies/open/$$task.toml $(OPEN) || exit 1; done
-	@$(BIN)/python studies/open/results.py results docs/results/open
+	@$(BIN)/afor run $(OPEN)/rates.toml --root eyes=$(DATA)/physionet_eyes --root stress=$(DATA)/sam40 \
+		--root imagery=$(DATA)/imagery22
+	@for study in eyes ablation sensitivity convergence; do \
+		$(BIN)/afor run $(OPEN)/$$study.toml $(ON_EYES) || exit 1; \
+	done
+	@for network in eegnet acrnn nsal_dgat hslt; do \
+		$(BIN)/afor analyse matched results/open-eyes.db --study open-eyes --backbone $${network}_authors \
+			--output $(OPEN)/matched-$$network.toml && \
+		$(BIN)/afor run $(OPEN)/matched-$$network.toml $(ON_EYES) --optimizer afor --optimizer adamw_mean \
+			--optimizer adamw_mean_per_tensor || exit 1; \
+	done
+	@$(BIN)/afor run $(OPEN)/stress.toml --root stress=$(DATA)/sam40
+	@$(BIN)/afor run $(OPEN)/imagery.toml --root imagery=$(DATA)/imagery22
+	@$(BIN)/python $(OPEN)/results.py results docs/results/open
 
 clean:
 	@rm -rf $(VENV) build dist docs/_build src/*.egg-info src/afor/native/*.so src/afor/bench/models/native/*.so

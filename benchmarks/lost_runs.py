@@ -26,7 +26,7 @@ name = "lost"
 trainer = "lost_runs:fit_fold"
 backbones = ["eegnet"]
 optimizers = ["adam"]
-protocol = {{ draws = 1 }}
+protocol = {{ repetitions = 1 }}
 datasets = [{{ name = "synthetic", options = {{ n_subjects = {SUBJECTS}, trials = 4 }} }}]
 """
 

@@ -4,7 +4,7 @@
 
 Prints the time of the step over that of torch's Adam, and its share of the whole training step.
 All take turns in one process, in an order drawn anew each round; medians of ratios within rounds.
-Times are processor time. `WITHOUT_KERNEL` in `afor.bench.common.doctor` holds these figures.
+Times are processor time. `WITHOUT_KERNEL` in `afor.bench.cli.catalog.doctor` holds these figures.
 """
 
 import argparse

@@ -3,7 +3,8 @@
 python benchmarks/speed.py                 everything, on an idle machine
 python benchmarks/speed.py --quick         seconds, to see that it works
 python benchmarks/speed.py --workload eegnet --workload train-deap --threads 1
-python benchmarks/speed.py --check         also the project's targets; exit code 1 if missed
+python benchmarks/speed.py --check         only what the project's targets need, five minutes; exit
+                                           code 1 if one is missed
 python benchmarks/speed.py --processor-time   on a machine that others use meanwhile
 python benchmarks/speed.py --from bench-results/speed.json --markdown table.md
 """
@@ -27,7 +28,7 @@ from measure import (
 )
 from results import Bystanders, Record, Results, describe_machine, join
 from tables import render, render_targets
-from targets import judge
+from targets import judge, needed_contenders
 from workloads import TRAININGS, WORKLOADS
 
 from afor.bench.analyses.cost.timing import Effort
@@ -37,10 +38,10 @@ NAMES = (*WORKLOADS, *TRAININGS, *OTHERS)
 QUICK_NAMES = ("eegnet", "scaling", "copy")
 DECADES = range(3, 9)  # of the scaling curve: 10^3 to 10^8 parameters
 
-SMALL = Effort(block_s=0.01, rounds=25, budget_s=15.0, max_rounds=80)
+SMALL = Effort(block_s=0.01, rounds=25, budget_s=10.0, max_rounds=80)
 MEDIUM = Effort(block_s=0.0, rounds=9, budget_s=2.0, max_rounds=15)
 LARGE = Effort(block_s=0.0, rounds=5, budget_s=4.0, max_rounds=9)
-TRAIN = Effort(block_s=0.0, rounds=15, budget_s=30.0, max_rounds=40)
+TRAIN = Effort(block_s=0.0, rounds=15, budget_s=8.0, max_rounds=40)
 QUICK = Effort(block_s=0.0005, rounds=3, budget_s=0.0, max_rounds=3)
 
 
@@ -79,7 +80,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--json", type=Path, default=Path("bench-results/speed.json"), help="where results go")
     add("--markdown", type=Path, help="also write the tables to this file")
     add("--plots", type=Path, default=Path("bench-results"), help="folder of the pictures")
-    add("--check", action="store_true", help="print the targets; exit code 1 if one is missed")
+    add(
+        "--check",
+        action="store_true",
+        help="print the targets, exit code 1 if one is missed; without --contender, measure only "
+        "what they need",
+    )
     add(
         "--processor-time",
         action="store_true",
@@ -95,13 +101,22 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "put together, and the pictures are of the first",
     )
     options = parser.parse_args(arguments)
+    options.only_needed = options.check and not options.contender
     if options.workload is None:
         options.workload = QUICK_NAMES if options.quick else NAMES
     names = set(options.contender or CONTENDERS)
     if options.quick and options.contender is None:
         names.remove("afor-compiled")  # compiling takes longer than all the rest
-    options.contender = [name for name in CONTENDERS if name in {*names, YARDSTICK}]
+    options.contender = {*names, YARDSTICK}
     return options
+
+
+def _contenders(options: argparse.Namespace, workload: str) -> list[str]:
+    """Return who is timed on a workload, in the order of the tables; empty leaves it out."""
+    names = options.contender if workload in options.workload else set()
+    if options.only_needed:
+        names = names & needed_contenders(workload)
+    return [name for name in CONTENDERS if name in names]
 
 
 def _measure(options: argparse.Namespace) -> Results:
@@ -130,24 +145,22 @@ def _records(options: argparse.Namespace, threads: Sequence[int]) -> Iterator[Re
     quick: bool = options.quick
     clock = time.process_time_ns if options.processor_time else time.perf_counter_ns
     for name, workload in WORKLOADS.items():
-        if name not in options.workload:
-            continue
+        names = _contenders(options, name)
         effort = SMALL if not workload.is_large else MEDIUM
         effort = LARGE if workload.parameters > 50_000_000 else effort
-        for count in threads:
-            for gradients in ("kept",) if workload.is_large else ("kept", "fresh"):
+        only_kept = workload.is_large or options.only_needed
+        for count in threads if names else ():
+            for gradients in ("kept",) if only_kept else ("kept", "fresh"):
                 _say(f"{workload.title}, threads: {count}, gradients {gradients}")
                 yield from measure_set(
-                    workload, count, gradients, options.contender, QUICK if quick else effort, clock
+                    workload, count, gradients, names, QUICK if quick else effort, clock
                 )
     for name, training in TRAININGS.items():
-        if name in options.workload:
-            for count in threads:
-                _say(f"{training.title}, threads: {count}")
-                yield from measure_training(
-                    training, count, options.contender, QUICK if quick else TRAIN, clock
-                )
-    if "scaling" in options.workload:
+        names = _contenders(options, name)
+        for count in threads if names else ():
+            _say(f"{training.title}, threads: {count}")
+            yield from measure_training(training, count, names, QUICK if quick else TRAIN, clock)
+    if "scaling" in options.workload and not options.only_needed:
         names = [name for name in SCALING_CONTENDERS if name in options.contender]
         for decade in DECADES[:3] if quick else DECADES:
             workload = scaling_workload(10**decade)

@@ -88,7 +88,7 @@ batch_size = {BATCH}
 max_epochs = {EPOCHS}
 patience = {EPOCHS}
 [protocol]
-draws = 1
+repetitions = 1
 validation_share = {VALIDATION_SUBJECTS / FOLDS}
 only_folds = {list(range(folds))}
 {dataset_text(root)}"""

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from contenders import CONTENDERS
+from contenders import CONTENDERS, YARDSTICK
 from results import Results, Spread, ratio
 
 
@@ -62,6 +62,13 @@ LARGE_TARGETS = {
 def targets(isa: str | None) -> tuple[Target, ...]:
     """Return the targets for the instruction set of the kernel; runs without one are of avx512."""
     return (*TARGETS, *LARGE_TARGETS.get(isa or "avx512", ()))
+
+
+def needed_contenders(workload: str) -> set[str]:
+    """Return who must be timed on a workload to judge all its targets; empty if it has none."""
+    every = (*TARGETS, *(target for large in LARGE_TARGETS.values() for target in large))
+    pairs = [(t.contender, t.against) for t in every if t.workload == workload]
+    return {name for pair in pairs for name in (*pair, YARDSTICK)}
 
 
 class Verdict(NamedTuple):

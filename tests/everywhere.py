@@ -62,8 +62,7 @@ NUMBERS = (
 )  # fmt: skip
 # What is said and skipped without a compiler and a kernel.
 COMPILER = (
-    "native", "test_packaging.py", "bench/common/test_doctor.py",
-    "bench/cli/catalog/test_doctor.py",
+    "native", "test_packaging.py", "bench/cli/catalog/test_doctor.py",
 )  # fmt: skip
 # What is written and read: the user and the folders that can be written.
 FILES = (
@@ -82,7 +81,7 @@ TEXT = (
 # What `--quick` runs: where numbers are compared, and where files and folders are needed.
 QUICK_NUMBERS = ("bench/test_numerics.py", "test_reference.py")
 QUICK_FILES = (
-    "bench/common/test_doctor.py", "bench/store/test_locations.py",
+    "bench/cli/catalog/test_doctor.py", "bench/store/test_locations.py",
     "bench/data/prepared/test_cache.py",
 )  # fmt: skip
 

@@ -3,6 +3,7 @@
 import importlib
 import re
 import sys
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +11,10 @@ import numpy as np
 import pytest
 import scipy.signal
 import scipy.stats  # noqa: F401  imported before calls are recorded
+import torch
 
+from afor import AFOR
+from afor.bench.cli.entry import main
 from afor.bench.cli.options import StudyOptions
 from afor.bench.cli.studies.run import run
 from afor.bench.data.stand_ins import write_edf
@@ -19,6 +23,7 @@ from afor.bench.execution.jobs import Ended
 from afor.bench.models.dataset_shapes import PHYSIONET_MI
 from afor.bench.report.registry import build_table
 from afor.bench.stats.results import Results
+from afor.bench.store.database import open_or_create
 from afor.bench.store.spool import read_spool, write_spool
 from afor.bench.training.execute import execute
 
@@ -58,7 +63,7 @@ name = "walk"
 backbones = ["eegnet"]
 optimizers = ["adam", "afor"]
 training = {{ max_epochs = 1, batch_size = 4 }}
-protocol = {{ draws = 1 }}
+protocol = {{ repetitions = 1 }}
 
 [[datasets]]
 name = "physionet_mi"
@@ -75,11 +80,35 @@ def train_here(_, jobs, sources, spool):
         yield Ended(job.key, read_spool(path), path)
 
 
+def names_of_walk(heading: str) -> list[str]:
+    """Return the functions that a walk of the design page names, in its order."""
+    walk = (ROOT / PAGES[0]).read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    names = re.findall(r"`(afor(?:\.\w+){2,})`", walk)
+    assert len(names) > 5
+    return [name for name in names if name not in (OTHER_PROCESS, "afor.bench.cli.app")]
+
+
+def check_walk(names: list[str], walk: Callable[[], object]) -> None:
+    """Take a walk and check that the functions are first called in the order of the page."""
+    first_calls: dict[str, int] = {}
+
+    def record(frame, event, _):
+        module = frame.f_globals.get("__name__", "")
+        if event == "call" and module.startswith("afor"):
+            name = f"{module}.{frame.f_code.co_qualname}".removesuffix(".__init__")
+            first_calls.setdefault(name, len(first_calls))
+
+    sys.setprofile(record)
+    try:
+        walk()
+    finally:
+        sys.setprofile(None)
+    assert [name for name in names if name not in first_calls] == []
+    for earlier, later in pairwise(names):
+        assert first_calls[earlier] < first_calls[later], (earlier, later)
+
+
 def test_a_recording_passes_the_functions_of_the_walk_in_their_order(tmp_path, monkeypatch):
-    walk = (ROOT / PAGES[0]).read_text().partition("## From a recording to a cell of a table")[2]
-    names = [
-        name for name in re.findall(r"`(afor\.bench(?:\.\w+)+)`", walk) if name != OTHER_PROCESS
-    ]
     noise = np.random.default_rng(0)
     for subject in ("S001", "S002", "S003"):
         for number in (1, 2):
@@ -90,21 +119,29 @@ def test_a_recording_passes_the_functions_of_the_walk_in_their_order(tmp_path, m
     study.write_text(STUDY.format(root=tmp_path))
     monkeypatch.setattr(LocalEngine, "run", train_here)
     monkeypatch.setenv("AFOR_CACHE", str(tmp_path / "cache"))
-    first_calls: dict[str, int] = {}
 
-    def record(frame, event, _):
-        module = frame.f_globals.get("__name__", "")
-        if event == "call" and module.startswith("afor.bench"):
-            name = f"{module}.{frame.f_code.co_qualname}".removesuffix(".__init__")
-            first_calls.setdefault(name, len(first_calls))
-
-    sys.setprofile(record)
-    try:
-        places = StudyOptions(store=tmp_path / "walk.db")
-        run(places, str(study), jobs=1)
+    def walk():
+        run(StudyOptions(store=tmp_path / "walk.db"), str(study), jobs=1)
         build_table("main", Results.open([tmp_path / "walk.db"]))
-    finally:
-        sys.setprofile(None)
-    assert [name for name in names if name not in first_calls] == []
-    for earlier, later in pairwise(names):
-        assert first_calls[earlier] < first_calls[later], (earlier, later)
+
+    check_walk(names_of_walk("From a recording to a cell of a table"), walk)
+
+
+def test_a_step_passes_the_functions_of_the_walk_in_their_order():
+    model = torch.nn.Linear(4, 2)
+    optimizer = AFOR(model.parameters(), foreach=True)
+    model(torch.ones(3, 4)).sum().backward()
+    check_walk(names_of_walk("From a gradient to a weight: one step"), optimizer.step)
+
+
+def test_a_command_passes_the_functions_of_the_walk_in_their_order(tmp_path, monkeypatch, capsys):
+    open_or_create(tmp_path / "walk.db").close()
+    monkeypatch.setattr(sys, "argv", ["afor", "status", str(tmp_path / "walk.db")])
+
+    def walk():
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 0
+
+    check_walk(names_of_walk("From a word to its answer: one command"), walk)
+    assert "No driver is running." in capsys.readouterr().out

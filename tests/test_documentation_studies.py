@@ -45,7 +45,7 @@ def test_the_demo_has_as_many_runs_as_the_pages_say() -> None:
 
     demo = load_study("demo")
     subjects = demo.datasets[0].options["n_subjects"]
-    runs = len(demo.optimizers) * len(demo.backbones) * subjects * demo.protocol.draws
+    runs = len(demo.optimizers) * len(demo.backbones) * subjects * demo.protocol.repetitions
     assert f"0 of {runs} runs" in (DOCS / "tutorial" / "first-study.md").read_text("utf-8")
     assert re.search(rf"{runs}\s+trainings", (DOCS / "howto" / "studies.md").read_text("utf-8"))
 

@@ -33,7 +33,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
 # Inside `data`: a stage imports from itself and from stages above it.
 DATA = [
     ["signal", "montage", "splits"],
-    ["recording", "settings"],
+    ["recording"],
     ["fetching", "formats"],
     ["dataset"],
     ["datasets"],
@@ -64,6 +64,7 @@ WITHOUT_TYPER = "the entry point works without typer, to say what to install"
 WITHOUT_TRITON = "the module itself works without triton: it is optional"
 INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
     ("afor", WITHOUT_TORCH, ["afor.optimizer"]),
+    ("afor.bench.cli.catalog.data", WITHOUT_TORCH, ["afor.bench.execution.forecast"]),
     (
         "afor.bench.cli.catalog.models",
         WITHOUT_TORCH,
@@ -71,17 +72,26 @@ INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
     ),
     ("afor.bench.cli.entry", WITHOUT_TYPER, ["afor.bench.cli.app"]),
     (
+        "afor.bench.cli.studies.study",
+        WITHOUT_TORCH,
+        [
+            "afor.bench.models.redundant",
+            "afor.bench.models.registry",
+            "afor.bench.training.execute",
+        ],
+    ),
+    (
         "afor.bench.cli.options",
         "completion alone needs the names, and `afor --help` imports little",
         ["afor.bench.data.catalog", "afor.bench.optimizers.registry"],
     ),
     (
-        "afor.bench.common.doctor",
+        "afor.bench.cli.catalog.doctor",
         WITHOUT_TORCH,
         ["afor.native.binding", "afor.triton.launch"],
     ),
     (
-        "afor.bench.execution.timing.step_timing",
+        "afor.bench.execution.forecast",
         WITHOUT_TORCH,
         [
             "afor.bench.models.registry",

@@ -86,13 +86,13 @@ def test_the_tables_on_physionet_are_what_the_commands_print(page) -> None:
 def test_the_page_on_physionet_quotes_its_verdicts() -> None:
     page = " ".join((RESULTS / "physionet.md").read_text("utf-8").split())
     rows = json.loads((RESULTS / "physionet" / "gains.json").read_text("utf-8"))["rows"]
-    (afor,) = (r for r in rows if (r["optimizer"], r["metric"]) == ("afor", "accuracy"))
+    (afor,) = (r for r in rows if (r["method"], r["metric"]) == ("afor", "accuracy"))
     low, high = 100 * afor["interval_low"], 100 * afor["interval_high"]
     quoted = (
         f"{100 * afor['gain']:.2f} points of accuracy, exact 95 % interval {low:.2f} to {high:+.2f}"
     )
     assert quoted.replace("-", "−") in page
-    (needed,) = re.findall(r"About (\d+ to \d+ subjects)", afor["sentence"])
+    (needed,) = re.findall(r"About (\d+ to \d+ subjects)", afor["then"])
     assert f"about {needed}" in page
     assert afor["verdict"] == "undecided"
 
@@ -103,8 +103,8 @@ def test_the_page_on_physionet_names_the_people_at_chance() -> None:
     entries_at_chance = Counter(
         run.test_subjects[0]
         for condition in conditions.values()
-        for (fold, draw), run in condition.runs.items()
-        if draw == 0
+        for (fold, repetition), run in condition.runs.items()
+        if repetition == 0
         and condition.fold_values("accuracy")[fold] < adjusted_chance(run.test_windows, run.classes)
     )
     at_chance = [(name, count) for name, count in entries_at_chance.items() if count > 4]
@@ -213,13 +213,15 @@ def test_the_runs_of_a_page_are_those_of_its_study(name) -> None:
     else:
         pairs = itertools.product(study.optimizers, study.search.grid)
         rates = {(f"{entry.name} lr={rate:g}", rate) for entry, rate in pairs}
-    folds = study.protocol.only_folds or range(data.blocks)
-    draws = study.protocol.only_draws or range(study.protocol.draws)
+    folds = study.protocol.only_folds or range(data.folds)
+    repetitions = study.protocol.only_repetitions or range(study.protocol.repetitions)
     with (BETA2 / f"{name}.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    exported = {(r["optimizer"], float(r["lr"]), int(r["fold"]), int(r["draw"])) for r in rows}
+    exported = {(r["method"], float(r["lr"]), int(r["fold"]), int(r["repetition"])) for r in rows}
     assert len(rows) == len(exported)
-    assert exported == {(*rate, fold, draw) for rate in rates for fold in folds for draw in draws}
+    assert exported == {
+        (*rate, fold, repetition) for rate in rates for fold in folds for repetition in repetitions
+    }
 
 
 def test_the_people_who_choose_are_not_judged() -> None:
@@ -306,8 +308,33 @@ def test_open_studies_train_as_their_search_with_the_rates_it_found(task) -> Non
     best: dict[str, tuple[float, float]] = {}
     with (OPEN_RESULTS / "rates.csv").open() as file:
         for row in csv.DictReader(file):
-            rate = float(row["optimizer"].removeprefix("adam lr="))
+            rate = float(row["method"].removeprefix("adam lr="))
             found = (-float(row["best_validation_accuracy"]), rate)
             if row["dataset"] == task:
                 best[row["backbone"]] = min(best.get(row["backbone"], found), found)
     assert {name: rate for name, (_, rate) in best.items()} == ours.lr
+
+
+@pytest.mark.parametrize("page", ["main.md", "comparisons.md", "ranks.md", "ablation.md"])
+def test_the_tables_on_open_data_are_what_the_commands_print(page) -> None:
+    script = load_script(OPEN / "results.py")
+    commands = script.commands(OPEN_RESULTS, OPEN_RESULTS)
+    (arguments,) = (words[:-2] for words in commands if words[-1] == str(OPEN_RESULTS / page))
+    printed = CliRunner().invoke(app, [*arguments, "-f", "markdown"])
+    assert printed.exit_code == 0, printed.output
+    assert printed.stdout.strip() == (OPEN_RESULTS / page).read_text("utf-8").strip()
+
+
+def test_the_page_on_open_data_quotes_its_tables() -> None:
+    page = (RESULTS / "open.md").read_text("utf-8")
+    for name in ("headline.md", "learning-rates.md"):
+        assert f"{{include}} open/{name}" in page
+        assert (OPEN_RESULTS / name).is_file()
+    rows = json.loads((OPEN_RESULTS / "comparisons.json").read_text("utf-8"))["rows"]
+    tasks = {r["backbone"]: r for r in rows if r["method"] == "afor" and r["metric"] == "accuracy"}
+    for network in ("eegnet", "acrnn", "nsal_dgat", "hslt"):
+        row = tasks[f"{network}_authors"]
+        assert row["verdict"] == "undecided"
+        low, high = 100 * row["interval_low"], 100 * row["interval_high"]
+        quoted = f"{100 * row['gain']:+.2f} | {low:+.2f} to {high:+.2f}".replace("-", "−")
+        assert quoted in page

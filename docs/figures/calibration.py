@@ -17,9 +17,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from afor.bench.stats.comparisons import blocks_of
+from afor.bench.stats.comparisons import tasks_of
 from afor.bench.stats.design.seed_noise import SAME_METHOD, replicate_groups
-from afor.bench.stats.groups import Condition, Conditions, block_of, complete_folds
+from afor.bench.stats.groups import Condition, Conditions, complete_folds, task_conditions
 from afor.bench.stats.inference.decisions import LEVEL
 from afor.bench.stats.inference.paired_tests import (
     equivalence_p_rows,
@@ -27,7 +27,7 @@ from afor.bench.stats.inference.paired_tests import (
     two_sided_p,
     two_sided_p_rows,
 )
-from afor.bench.stats.labels import gain_scale, margin_of, optimizer_label, p_text
+from afor.bench.stats.labels import margin_of, method_label, metric_style, p_text
 from afor.bench.stats.results import Results
 
 RELABELLINGS = 1000
@@ -69,7 +69,7 @@ class Calibration:
     metric: str
     replicates: tuple[str, ...]  # names of the method and its replicates
     folds: int
-    draws: int  # repetitions per fold
+    repetitions: int  # repetitions per fold
     margin: float | None  # of equivalence, in the metric's unit; None for a metric without one
     level: float  # level of the decisions
     run_sd: float  # SD of one run's value between replicates, within fold and repetition
@@ -94,12 +94,12 @@ def calibrate(
     that are equal to the last bit ran under one seed and count once.
     """
     calibrations = []
-    for dataset, backbone in blocks_of(conditions):
-        block = block_of(conditions, dataset, backbone)
+    for dataset, backbone in tasks_of(conditions):
+        task = task_conditions(conditions, dataset, backbone)
         for metric in metrics:
-            usable = [c for c in block if c.has(metric)]
+            usable = [c for c in task if c.has(metric)]
             for names in [*replicate_groups(usable), *SAME_METHOD.items()]:
-                replicates = [c for c in usable if c.optimizer in names]
+                replicates = [c for c in usable if c.method in names]
                 if len(replicates) < 2:
                     continue
                 kept, values = _values(replicates, metric)
@@ -122,7 +122,7 @@ def _calibrate(
     relabellings: int,
     rng: np.random.Generator,
 ) -> Calibration:
-    folds, draws, replicates = values.shape
+    folds, repetitions, replicates = values.shape
     differences = relabelled_differences(values, relabellings, rng)
     p_two_sided = [two_sided_p_rows(rows) for rows in differences]
     trained = tuple(
@@ -133,7 +133,7 @@ def _calibrate(
         *where,
         replicates=names,
         folds=folds,
-        draws=draws,
+        repetitions=repetitions,
         margin=margin,
         level=level,
         run_sd=math.sqrt(float(values.var(axis=2, ddof=1).mean())),
@@ -179,12 +179,12 @@ def _declared(p_values: Sequence[FloatArray], level: float) -> Share:
 
 def _values(replicates: Sequence[Condition], metric: str) -> tuple[tuple[str, ...], FloatArray]:
     """Return the replicates that differ and their values by (fold, repetition, replicate)."""
-    folds, draws = complete_folds([set.intersection(*(set(c.runs) for c in replicates))])
+    folds, repetitions = complete_folds([set.intersection(*(set(c.runs) for c in replicates))])
     arrays: dict[str, FloatArray] = {}
     for replicate in replicates:
-        values = np.array([[replicate.value((f, d), metric) for d in draws] for f in folds])
+        values = np.array([[replicate.value((f, d), metric) for d in repetitions] for f in folds])
         if not any(np.array_equal(values, other) for other in arrays.values()):
-            arrays[replicate.optimizer] = values
+            arrays[replicate.method] = values
     return tuple(arrays), np.stack(list(arrays.values()), axis=-1)
 
 
@@ -195,11 +195,11 @@ def print_table(calibrations: Sequence[Calibration]) -> None:
     print("|---|---:|---:|---:|---:|---:|---:|")
     for made in calibrations:
         same = set(made.replicates) in map(set, SAME_METHOD.items())
-        names = " = ".join(map(optimizer_label, made.replicates))
+        names = " = ".join(map(method_label, made.replicates))
         cells = [
             f"{names} ({'equal' if same else 'other'} seeds)",
-            f"{made.folds} × {made.draws}",
-            f"{gain_scale(made.metric) * made.run_sd:.2f}",
+            f"{made.folds} × {made.repetitions}",
+            f"{metric_style(made.metric).gain_scale * made.run_sd:.2f}",
             *map(_share, (made.false_positives, made.false_equivalences, made.equivalences)),
             ", ".join(p_text(p) for *_, p in made.trained),
         ]

@@ -54,8 +54,8 @@ def simulate_differences(
     folds: int,
     effect: float = 0.0,
     sd: float = 1.0,
-    draw_sd: float = 0.0,
-    draws: int = 1,
+    run_sd: float = 0.0,
+    repetitions: int = 1,
     seed: int = 0,
 ) -> Array:
     """Draw the fold differences of many studies, one study per row.
@@ -66,8 +66,8 @@ def simulate_differences(
         folds: Number of folds.
         effect: True mean difference.
         sd: SD of the noise between folds.
-        draw_sd: SD of the noise of one draw; a fold averages its draws.
-        draws: Draws per fold.
+        run_sd: SD of the noise of one run; a fold averages its repetitions.
+        repetitions: Repetitions per fold.
         seed: Seed of the simulation.
 
     >>> simulate_differences("normal", studies=3, folds=9).shape
@@ -75,7 +75,7 @@ def simulate_differences(
     """
     rng = np.random.default_rng(seed)
     noise = sd * SHAPES[shape](rng, (studies, folds))
-    within = draw_sd / np.sqrt(draws) * rng.normal(size=(studies, folds))
+    within = run_sd / np.sqrt(repetitions) * rng.normal(size=(studies, folds))
     return np.asarray(effect + noise + within)
 
 

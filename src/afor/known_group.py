@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from afor.tensors import PLAIN, STATE, StepTensors, fits
-from afor.torch_private import LayoutGuard, layout_guard
+from afor.tensors import PLAIN, STATE, StepTensors, fits, span
+from afor.torch_private import layout_guard
 
 States = dict[Tensor, dict[str, Any]]  # of an optimizer
 
@@ -51,9 +51,9 @@ class KnownGroup:
         self._stand_ins = [p.detach() for p in self.params]
         self._layouts = [list(map(get, self.params)) for get in _LAYOUT]
         self._contiguous = all(map(_is_contiguous, self.params))
-        self._spans = list(map(_span, self.params))
+        self._spans = list(map(span, self.params))
         self._state_shapes = list(map(_shape, self._state_tensors))
-        self._guard: LayoutGuard | None = None
+        self._same_layouts: Callable[..., bool] | None = None
         self._read_pattern([p.grad is None for p in self.params])
 
     @classmethod
@@ -94,10 +94,10 @@ class KnownGroup:
             if list(map(address_of, self._tensors)) != self._addresses:
                 return None
             found = Grads(grads, list(map(address_of, grads)), list(map(storage_of, grads)))
-            if self._guard is None or not self._guard.check(*params, *grads):
+            if self._same_layouts is None or not self._same_layouts(*params, *grads):
                 if not self._have_layouts(grads):
                     return None
-                self._guard = layout_guard([*params, *grads])
+                self._same_layouts = layout_guard([*params, *grads])
         except (TypeError, RuntimeError):  # not a dense gradient
             return None
         if list(map(storage_size, self._storages)) != self._storage_sizes:
@@ -111,10 +111,10 @@ class KnownGroup:
         """
         if list(map(_shape, self._state_tensors)) != self._state_shapes:
             return None
-        for address, span, storage in zip(
+        for address, bytes_used, storage in zip(
             grads.addresses, self._spans, grads.storages, strict=True
         ):
-            if address + span > storage.data_ptr() + storage.nbytes():
+            if address + bytes_used > storage.data_ptr() + storage.nbytes():
                 return None
         return StepTensors(self.params, grads.tensors, *self.columns).select(
             [not missing for missing in self._pattern]
@@ -141,14 +141,6 @@ class KnownGroup:
 def _values(states: list[dict[str, Any]]) -> chain[Any]:
     """Return all values of the states of a group, one state after the other."""
     return chain.from_iterable(map(dict.values, states))
-
-
-def _span(p: Tensor) -> int:
-    """Return the number of bytes from the first element to the end of the last."""
-    if p.numel() == 0:
-        return 0
-    last = sum((size - 1) * stride for size, stride in zip(p.shape, p.stride(), strict=True))
-    return (last + 1) * p.element_size()
 
 
 address_of = Tensor.data_ptr

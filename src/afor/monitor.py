@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import groupby
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -247,7 +248,7 @@ class Monitor:
     def awake_share(self) -> list[tuple[int, float]]:
         """Return, per recorded step, the share of tensors whose absolute z-score is above 0.5."""
         return [
-            (record[0], _mean(float(r.is_awake) for r in self._readings([record])))
+            (record[0], fmean([r.is_awake for r in self._readings([record])] or [0.0]))
             for record in self._records
         ]
 
@@ -356,8 +357,3 @@ def _check_quantities(quantities: Sequence[str]) -> None:
     unknown = [name for name in quantities if name not in QUANTITIES]
     if unknown:
         raise ValueError(f"no quantity {unknown[0]!r}; there are {', '.join(QUANTITIES)}")
-
-
-def _mean(values: Iterable[float]) -> float:
-    numbers = list(values)
-    return sum(numbers) / len(numbers) if numbers else 0.0

@@ -309,7 +309,7 @@ class AFOR(Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Take one step; with a closure, evaluate it first and return its loss."""
         if is_dynamo_compiling():
-            return self._step(closure, use_plans=False)
+            return self._step(closure)
         # torch wraps `step` for hooks and profilers, which costs as much as the kernel on a small
         # network. We do so only if there is a hook; to a profiler we name the step as torch does.
         if (
@@ -331,29 +331,27 @@ class AFOR(Optimizer):
         """Take a step with hooks."""
         return self._step(closure)
 
-    def _step(
-        self, closure: Callable[[], float] | None = None, *, use_plans: bool = True
-    ) -> float | None:
+    def _step(self, closure: Callable[[], float] | None = None) -> float | None:
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
         planned, others = [], []
         for group in self.param_groups:
-            plan = self._plans.get(id(group)) if use_plans else None
+            plan = None if is_dynamo_compiling() else self._plans.get(id(group))
             if plan is not None and plan.group is group:
                 planned.append(plan)
             else:
                 others.append(group)
         if others:
-            self._step_groups(others, use_plans=use_plans)
+            self._step_groups(others)
         for plan in planned:
             if not plan.run(self):
                 del self._plans[id(plan.group)]
                 self._step_groups([plan.group])
         return loss
 
-    def _step_groups(self, groups: list[dict[str, Any]], *, use_plans: bool = True) -> None:
+    def _step_groups(self, groups: list[dict[str, Any]]) -> None:
         """Collect the tensors of groups, then take a step on the sharded ones, then on the others.
 
         So nothing has changed if a tensor does not fit, or if the ranks disagree.
@@ -376,7 +374,7 @@ class AFOR(Optimizer):
             with torch.no_grad():
                 step_sharded(sharded, self._attendance)
         for group, tensors in plain:
-            if tensors.params and not (use_plans and self._step_planned(group, tensors)):
+            if tensors.params and not self._step_planned(group, tensors):
                 with torch.set_grad_enabled(group["differentiable"]):
                     name, options = _choose(group, tensors.params), self._step_options(group)
                     for part in implementations(name, tensors, options, self._cache(group)):
@@ -384,7 +382,7 @@ class AFOR(Optimizer):
 
     def _step_planned(self, group: dict[str, Any], tensors: StepTensors) -> bool:
         """Take a step with a plan that is kept; return False if the kernel cannot take them all."""
-        known = self._known.get(id(group))
+        known = None if is_dynamo_compiling() else self._known.get(id(group))
         if known is None or _choose(group, tensors.params) != "fused":
             return False
         plan = GroupPlan.build(known)
@@ -471,7 +469,9 @@ def _check_options(options: dict[str, Any]) -> None:
             options[name] is None and name in ("foreach", "fused")
         ):
             raise ValueError(f"{name} must be True or False, got {options[name]!r}")
-    _check_implementation(options)
+    for first, second, problem in _CONFLICTS:
+        if options[first] and options[second]:
+            raise RuntimeError(problem)
 
 
 def _check_number(name: str, value: Any, rule: str, accepts: Callable[[float], bool]) -> None:
@@ -497,9 +497,3 @@ def _check_fused(params: list[Tensor]) -> None:
     reason = triton_unavailable_reason() if "cuda" in devices else unavailable_reason()
     if reason is not None:
         raise RuntimeError(f"`fused=True` cannot be used: {reason}")
-
-
-def _check_implementation(options: dict[str, Any]) -> None:
-    for first, second, problem in _CONFLICTS:
-        if options[first] and options[second]:
-            raise RuntimeError(problem)

@@ -154,8 +154,11 @@ def find_problem(
         Text for an error message ("exp_avg has shape ..."), or None if everything fits.
     """
     for name in STATE:
-        if not isinstance(state.get(name), Tensor):
-            return _describe_missing(name, state.get(name))
+        value = state.get(name)
+        if value is None:
+            return f"{name} is missing"
+        if not isinstance(value, Tensor):
+            return f"{name} is a {type(value).__name__}, expected a tensor"
     tensors = {name: state[name] for name in STATE}
     if live:
         tensors["the parameter"] = p
@@ -206,12 +209,17 @@ def is_inside_storage(tensor: Tensor) -> bool:
     plain = type(tensor) in (Tensor, torch.nn.Parameter, torch.nn.Buffer)
     if not plain or tensor.layout != torch.strided or tensor.numel() == 0 or tensor.is_meta:
         return True
-    last = tensor.numel() - 1
-    if not tensor.is_contiguous():
+    begin = tensor.storage_offset() * tensor.element_size()
+    return begin + span(tensor) <= tensor.untyped_storage().nbytes()
+
+
+def span(tensor: Tensor) -> int:
+    """Return the number of bytes from the first element to the end of the last."""
+    elements = tensor.numel()
+    if elements and not tensor.is_contiguous():
         sizes = zip(tensor.shape, tensor.stride(), strict=True)
-        last = sum((size - 1) * stride for size, stride in sizes)
-    end = (tensor.storage_offset() + last + 1) * tensor.element_size()
-    return end <= tensor.untyped_storage().nbytes()
+        elements = sum((size - 1) * stride for size, stride in sizes) + 1
+    return elements * tensor.element_size()
 
 
 def checked_rate(lr: Tensor) -> Tensor:
@@ -244,12 +252,6 @@ def parameter_name(group: dict[str, Any], position: int, number: int) -> str:
     names = group.get("param_names")
     named = f"{names[position]!r} (number {number})" if names else f"number {number}"
     return f"parameter {named}"
-
-
-def _describe_missing(name: str, value: Any) -> str:
-    if value is None:
-        return f"{name} is missing"
-    return f"{name} is a {type(value).__name__}, expected a tensor"
 
 
 def _describe_shape(name: str, tensor: Tensor, expected: torch.Size, verb: str) -> str:

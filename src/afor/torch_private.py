@@ -1,51 +1,32 @@
-"""Private names of torch, with a fallback for those that a version of torch may lack.
+"""Private names of torch that this package uses; no other module names one.
 
-No other module of this package uses a private name of torch. A missing name costs speed or a
-convenience and never changes a result; `FALLBACKS` lists the replacements. The operators on lists
-of tensors, on which torch's own optimizers stand, have none. `OPTIMIZER_ATTRIBUTES` are private
-names that `AFOR` itself has, because torch sets or reads them.
+All versions of torch since 2.8 have them, except where a fallback is given. The optimizer itself
+has the private names of `OPTIMIZER_ATTRIBUTES`, because torch sets or reads them.
 """
 
 from collections.abc import Callable, Sequence
-from pkgutil import resolve_name
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch._C import _len_torch_dispatch_stack
+from torch._C._autograd import _profiler_enabled
+from torch._C._dynamo.guards import TensorGuards
+from torch._C._functorch import maybe_current_level
+from torch.nn.modules import module as _modules
 from torch.optim import Optimizer
+from torch.optim import optimizer as _optimizers
+from torch.utils._foreach_utils import _get_foreach_kernels_supported_devices
 
 Result = TypeVar("Result")
 
-# Private name: what is used if torch does not have it.
-FALLBACKS = {
-    "torch._C._autograd:_profiler_enabled": "hooks and profilers are called in every step",
-    "torch._C:_len_torch_dispatch_stack": "the controller works on vectors, tensors one by one",
-    "torch._C._functorch:maybe_current_level": "a network's native form is not used",
-    "torch.nn.modules.module:_has_any_global_hook": "a network's native form is not used",
-    "torch.optim.optimizer:_global_optimizer_pre_hooks": "as for _profiler_enabled",
-    "torch.optim.optimizer:_global_optimizer_post_hooks": "as for _profiler_enabled",
-    "torch.optim:Optimizer._accelerator_graph_capture_health_check": "the next name",
-    "torch.optim:Optimizer._cuda_graph_capture_health_check": "no check",
-    "torch.utils._foreach_utils:_get_foreach_kernels_supported_devices": "cuda",
-    "torch:_assert_async": "no check inside a compiled step",
-    "torch._C._dynamo.guards:TensorGuards": "layouts are compared attribute by attribute",
-}
 # Private attribute of an optimizer: what happens in a torch that neither sets nor reads it.
 OPTIMIZER_ATTRIBUTES = {
     "_optimizer_step_pre_hooks": "hooks are assumed to exist, and torch is asked in every step",
     "_optimizer_step_post_hooks": "as for _optimizer_step_pre_hooks",
     "_step_supports_amp_scaling": "GradScaler unscales the gradients before the step",
 }
-
-
-def _lookup(name: str) -> Any:
-    """Return the object with a name of `FALLBACKS`, or None if torch does not have it."""
-    assert name in FALLBACKS
-    try:
-        return resolve_name(name)
-    except (AttributeError, ImportError):
-        return None
-
+UNKNOWN_HOOKS: Any = ("unknown",)  # truthy: hooks that cannot be read are assumed to exist
 
 # ------------------------------------------------------------------------------ lists of tensors
 
@@ -64,100 +45,47 @@ foreach_sqrt: _Foreach = torch._foreach_sqrt
 foreach_sub_: _Foreach = torch._foreach_sub_
 flatten: Callable[[list[Tensor]], Tensor] = torch._C._nn.flatten_dense_tensors
 DispatchMode: Any = torch.utils._python_dispatch.TorchDispatchMode
-
-
-_devices: Callable[[], list[str]] | None = _lookup(
-    "torch.utils._foreach_utils:_get_foreach_kernels_supported_devices"
-)
-
-
-def foreach_devices() -> list[str]:
-    """Return the device types on which foreach is faster than a loop."""
-    return ["cuda"] if _devices is None else _devices()
-
+# The device types on which foreach is faster than a loop.
+foreach_devices: Callable[[], list[str]] = _get_foreach_kernels_supported_devices
 
 # ------------------------------------------------------- profilers, dispatch modes and hooks
 
-
-def _unknown() -> bool:
-    return True
-
-
-is_profiling: Callable[[], bool] = _lookup("torch._C._autograd:_profiler_enabled") or _unknown
-is_watched: Callable[[], int] = _lookup("torch._C:_len_torch_dispatch_stack") or _unknown
+is_profiling: Callable[[], bool] = _profiler_enabled
+is_watched: Callable[[], int] = _len_torch_dispatch_stack
 # The number of the innermost transformation of torch.func, None outside of all.
-transform_level: Callable[[], int | None] = (
-    _lookup("torch._C._functorch:maybe_current_level") or _unknown
-)
-
-# Stands for hooks that cannot be read; it is truthy, so that hooks are assumed to exist.
-UNKNOWN_HOOKS: Any = ("unknown",)
-global_pre_hooks: Any = _lookup("torch.optim.optimizer:_global_optimizer_pre_hooks")
-global_post_hooks: Any = _lookup("torch.optim.optimizer:_global_optimizer_post_hooks")
-if global_pre_hooks is None or global_post_hooks is None:
-    global_pre_hooks = global_post_hooks = UNKNOWN_HOOKS
-
-
+transform_level: Callable[[], int | None] = maybe_current_level
+global_pre_hooks: Any = _optimizers._global_optimizer_pre_hooks
+global_post_hooks: Any = _optimizers._global_optimizer_post_hooks
 # Private attributes of a module with the hooks that its own call would run.
 MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-# Whether hooks of all modules exist.
-_has_global_hook: Callable[[], bool] = (
-    _lookup("torch.nn.modules.module:_has_any_global_hook") or _unknown
-)
+_has_global_hook: Callable[[], bool] = _modules._has_any_global_hook  # of all modules
 
 
 def has_hooks(*modules: nn.Module) -> bool:
     """Return True if calling one of the modules does more than its forward function."""
-    return bool(_has_global_hook()) or any(
-        getattr(module, name, UNKNOWN_HOOKS) for module in modules for name in MODULE_HOOKS
+    return _has_global_hook() or any(
+        getattr(module, name) for module in modules for name in MODULE_HOOKS
     )
-
-
-# --------------------------------------------------------------------------- layouts of tensors
-
-
-class LayoutGuard(Protocol):
-    """Compares the layout of tensors with a remembered one."""
-
-    def check(self, *tensors: Tensor) -> bool:
-        """Return True only if dtype, device, shape, strides and pending negations are the same."""
-
-
-class _NeverAgrees:
-    def check(self, *tensors: Tensor) -> bool:  # noqa: ARG002
-        return False
-
-
-_tensor_guards: Callable[..., Any] | None = _lookup("torch._C._dynamo.guards:TensorGuards")
-
-
-def layout_guard(tensors: Sequence[Tensor]) -> LayoutGuard:
-    """Return a guard whose ``check`` is True while the tensors have their present layout.
-
-    The guard is the one of torch's compiler, which compares all tensors in one call. The fallback
-    never returns True, and the caller has to compare attribute by attribute.
-    """
-    if _tensor_guards is None:
-        return _NeverAgrees()
-    guard: LayoutGuard = _tensor_guards(
-        *tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None
-    )
-    return guard
 
 
 # ---------------------------------------------------------------------------------------- checks
 
 
-def _no_check(*_: Any) -> None:
-    pass
+def layout_guard(tensors: Sequence[Tensor]) -> Callable[..., bool]:
+    """Return a function of the same number of tensors that compares their layout with these.
+
+    It returns True only if dtype, device, shape, strides and pending negations are the same. It is
+    the guard of torch's compiler, which compares all tensors in one call.
+    """
+    guards: Any = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+    check: Callable[..., bool] = guards.check
+    return check
 
 
-check_graph_capture: Callable[[Optimizer], None] = (
-    _lookup("torch.optim:Optimizer._accelerator_graph_capture_health_check")
-    or _lookup("torch.optim:Optimizer._cuda_graph_capture_health_check")  # its older name
-    or _no_check
-)
-assert_async: Callable[[Tensor, str], None] = _lookup("torch:_assert_async") or _no_check
+check_graph_capture: Callable[[Optimizer], None] = getattr(
+    Optimizer, "_accelerator_graph_capture_health_check", None
+) or getattr(Optimizer, "_cuda_graph_capture_health_check")  # noqa: B009 - of older versions
+assert_async: Callable[[Tensor, str], None] = torch._assert_async
 
 
 # --------------------------------------------------------------------------------- torch.compile

@@ -154,7 +154,7 @@ def _segment_sums(both: Tensor, moved: Tensor, sizes: tuple[int, ...], wide: tor
     if both.device.type == "cpu":  # products of float32 numbers overflow beyond 1e19
         both = both.to(wide)
     grad, before = both.unbind()
-    terms = torch.cat((grad - before, moved, (both * both).view(-1), grad * before))
+    terms = torch.cat((grad - before, moved.to(both.dtype), (both * both).view(-1), grad * before))
     terms[: 2 * len(moved)].abs_()
     if both.device.type == "cpu" and not torch.compiler.is_compiling():
         lengths, divisors = _host_sizes(sizes)
@@ -230,18 +230,19 @@ def _use_scalar_control(controls: list[Tensor]) -> bool:
 def _scalar_control(
     controls: list[Tensor], steps: list[Tensor], sums: Sums, settings: ControlSettings
 ) -> Coefficients:
-    counts = (torch.stack(steps) + 1.0).tolist()
     new: list[float] = []
     coefficients = []
-    columns = torch.stack(sums, dim=1).tolist()
-    for state, count, row in zip(torch.stack(controls).tolist(), counts, columns, strict=True):
-        held, (forgetting, correction, scale, shift) = advance_floats(state, count, row, settings)
+    counts, states = torch.stack(steps).tolist(), torch.stack(controls).tolist()
+    for state, count, *row in zip(states, counts, *map(Tensor.tolist, sums), strict=True):
+        held, (forgetting, correction, scale, shift) = advance_floats(
+            state, count + 1.0, row, settings
+        )
         new += (*held, forgetting, correction)
         coefficients.append((forgetting, scale, shift))
-    table = torch.frombuffer(array("d", new + counts), dtype=torch.float64)  # faster than tensor()
-    states, numbers = torch.split(table, [len(new), len(counts)])
-    rows = [*states.view(len(counts), -1).unbind(), *numbers.unbind()]
-    torch_private.foreach_copy_([*controls, *steps], rows)
+    new += [count + 1.0 for count in counts]
+    table = torch.frombuffer(array("d", new), dtype=torch.float64)  # faster than tensor()
+    rows, counted = table[: -len(counts)].view(len(counts), -1), table[-len(counts) :]
+    torch_private.foreach_copy_([*controls, *steps], [*rows.unbind(), *counted.unbind()])
     return Coefficients(*map(list, zip(*coefficients, strict=True)))
 
 

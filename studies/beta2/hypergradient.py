@@ -72,7 +72,7 @@ def measure_hypergradient(run: ChosenRun, starts: Sequence[int], horizon: int) -
     if run.planned.spec["optimizer"]["name"] != "adamw" or not starts or horizon < 1:
         raise ConfigError(
             f"The hypergradient needs a run of AdamW, at least one start and a horizon of at least "
-            f"1; got {run.planned.optimizer}, {len(starts)} starts and a horizon of {horizon}. "
+            f"1; got {run.planned.method}, {len(starts)} starts and a horizon of {horizon}. "
             f"Choose an AdamW entry of the study."
         )
     measured: dict[int, tuple[float, float]] = {}

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from afor.bench.stats.labels import optimizer_label
+from afor.bench.stats.labels import method_label
 from afor.bench.store.files import load_results
 from afor.bench.store.results import RunResult
 from afor.bench.study.schema import OptimizerEntry, Study, load_study
@@ -28,7 +28,7 @@ class Method:
     @property
     def label(self) -> str:
         """The printed name."""
-        rule = LABELS.get(self.optimizer) or optimizer_label(self.optimizer)
+        rule = LABELS.get(self.optimizer) or method_label(self.optimizer)
         name = rule if self.beta2 is None else f"β₂ = {self.beta2:g}"
         return name + ", clipped" * self.is_clipped + ", reset" * self.is_reset
 
@@ -59,7 +59,7 @@ def runs_by_method(runs: Path) -> dict[tuple[Method, float], list[RunResult]]:
     entries = {entry.name: entry for entry in study.optimizers}
     grouped: dict[tuple[Method, float], list[RunResult]] = {}
     for result in load_results([runs])[0]:
-        name, _, rate = result.optimizer.partition(" lr=")  # of a grid of rates
+        name, _, rate = result.method.partition(" lr=")  # of a grid of rates
         entry = entries[name]
         key = (method_of(entry), float(rate or entry.lr or study.training.lr))
         grouped.setdefault(key, []).append(result)

@@ -27,7 +27,10 @@ def mean_nll(runs: Path) -> Means:
     """
     metric = main_metric(study_of(runs.stem))
     grouped = runs_by_method(runs)
-    if len({frozenset((run.fold, run.draw) for run in group) for group in grouped.values()}) > 1:
+    if (
+        len({frozenset((run.fold, run.repetition) for run in group) for group in grouped.values()})
+        > 1
+    ):
         sys.exit(f"{runs}: the methods have different folds. Finish the study with `afor run`.")
     means: Means = {}
     for (method, rate), group in grouped.items():

@@ -4,8 +4,8 @@
     python studies/beta2/results.py docs/results/when-beta2-matters docs/results/when-beta2-matters
 
 The first folder holds a store (`bursts.db`) or the exported runs (`bursts.csv`) of each study. From
-a store the runs of all folds and draws that every method has finished are exported. A study that is
-not there, or has too few such folds, is left out.
+a store the runs of all folds and repetitions that every method has finished are exported. A study
+that is not there, or has too few such folds, is left out.
 """
 
 import json
@@ -35,11 +35,9 @@ from afor.bench.report.figures.style import (
 from afor.bench.report.tables.formats import to_markdown
 from afor.bench.stats.inference.decisions import Decision, PairedDecision, decide_family
 from afor.bench.stats.labels import (
-    better_sign,
-    gain_scale,
     margin_of,
+    method_label,
     metric_style,
-    optimizer_label,
     signed,
 )
 from afor.bench.store.database import open_store
@@ -54,7 +52,7 @@ JUDGING = (
     "step-size", "bursts-confirm", "clean-confirm", "adaptation-confirm", "awake-confirm",
 )  # fmt: skip
 CHOSEN_IN = {"original": "bursts-choose"}  # the rates of the other studies are in NAME-choose
-LEFT_OUT = ("reason", "epochs", "best_epoch", "best_validation_accuracy", "copy_of", "seed")
+LEFT_OUT = ("reason", "epochs", "best_epoch", "best_validation_accuracy", "replicate_of", "seed")
 MIN_FOLDS = 6  # fewer cannot reach 5 % in an exact two-sided test
 TRACED = ("beta2", "beta2_sd", "awake")
 STEPS_PER_EPOCH = 360  # of the study `awake`
@@ -95,9 +93,9 @@ CLIPPED = Regime("bursts, clipped at 0.5", "bursts", is_clipped=True)
 NEW_SUBJECT = Regime("new subject, state kept", "adaptation")
 ORIGINAL = Regime("bursts, original EEGNet", "original")
 AMPLITUDE = Regime("5 % of windows × 30, no batch norm", "amplitude")
-BURSTS_AGAIN = Regime("bursts again, three new draws", "bursts-confirm")
-CLEAN_AGAIN = Regime("clean again, three new draws", "clean-confirm")
-NEW_SUBJECT_AGAIN = Regime("new subject again, three new draws", "adaptation-confirm")
+BURSTS_AGAIN = Regime("bursts again, three new repetitions", "bursts-confirm")
+CLEAN_AGAIN = Regime("clean again, three new repetitions", "clean-confirm")
+NEW_SUBJECT_AGAIN = Regime("new subject again, three new repetitions", "adaptation-confirm")
 AGAIN = {BURSTS: BURSTS_AGAIN, CLEAN: CLEAN_AGAIN, NEW_SUBJECT: NEW_SUBJECT_AGAIN}
 # One regime for each study, with all its methods.
 STUDIES = (CLEAN, BURSTS, ORIGINAL, AMPLITUDE, STREAM, NEW_SUBJECT)
@@ -158,11 +156,13 @@ PILOT = (
 
 
 def write_runs(store: Path, target: Path, least: int) -> None:
-    """Export the runs of the folds and draws that every method has finished."""
+    """Export the runs of the folds and repetitions that every method has finished."""
     with open_store(store) as opened:
         rows = export_rows(opened)
-    methods = {row["optimizer"] for row in rows}
-    done = {(row["fold"], row["draw"], row["optimizer"]) for row in rows if row["status"] == "done"}
+    methods = {row["method"] for row in rows}
+    done = {
+        (row["fold"], row["repetition"], row["method"]) for row in rows if row["status"] == "done"
+    }
     paired = [
         {
             key: value
@@ -170,7 +170,7 @@ def write_runs(store: Path, target: Path, least: int) -> None:
             if key not in LEFT_OUT and not key.startswith("trial_")
         }
         for row in rows
-        if all((row["fold"], row["draw"], method) in done for method in methods)
+        if all((row["fold"], row["repetition"], method) in done for method in methods)
     ]
     folds = len({row["fold"] for row in paired})
     if folds < least:
@@ -190,7 +190,7 @@ def measure(regime: Regime, folder: Path) -> list[Headroom]:
             if regime.contains(method):
                 constant = regime.constant(method)
                 label = method.label if constant is None else f"β₂ = {constant:g}"
-                values = {(run.fold, run.draw): run.metrics[metric] for run in group}
+                values = {(run.fold, run.repetition): run.metrics[metric] for run in group}
                 candidates.append(Candidate(label, constant, rate, values))
         study = study_of(regime.study)
         headroom = headroom_of(
@@ -237,7 +237,7 @@ Runs = Mapping[tuple[Method, float], Sequence[RunResult]]
 def fold_differences(
     runs: Runs, metric: str, one: tuple[Method, float], other: tuple[Method, float]
 ) -> list[float]:
-    """Return one minus the other in every fold, mean of the draws, positive where one is better."""
+    """Return one minus the other in every fold, mean of repetitions; positive is better."""
     means: list[dict[int, float]] = []
     for group in (runs[one], runs[other]):
         folds = sorted({run.fold for run in group})
@@ -247,7 +247,7 @@ def fold_differences(
                 for fold in folds
             }
         )
-    return [better_sign(metric) * (means[0][fold] - means[1][fold]) for fold in means[0]]
+    return [metric_style(metric).sign * (means[0][fold] - means[1][fold]) for fold in means[0]]
 
 
 def decisions_at(
@@ -266,7 +266,7 @@ def decisions_at(
 
 def decision_text(decision: PairedDecision, metric: str) -> str:
     """Return a gain with its interval, and what it shows if that is decided."""
-    scale = gain_scale(metric)
+    scale = metric_style(metric).gain_scale
     gain = _interval_text(*(scale * value for value in (decision.mean, *decision.interval)))
     if decision.decision == Decision.UNDECIDED:
         return gain
@@ -419,7 +419,7 @@ def pilot_rows(headrooms: dict[str, list[Headroom]]) -> list[dict[str, Any]]:
         ours = our_decision(claim, measured[0]) if measured else None
         if ours is None:
             continue
-        scale = gain_scale(claim.metric)
+        scale = metric_style(claim.metric).gain_scale
         rows.append(
             {
                 "regime": claim.regime.title,
@@ -471,7 +471,7 @@ def beta2_figure(headrooms: dict[str, list[Headroom]]) -> Any:
 
 
 def _beta2_panel(axis: Any, headroom: Headroom, ticks: Mapping[float, int]) -> None:
-    scale = gain_scale(headroom.metric)
+    scale = metric_style(headroom.metric).gain_scale
     places = [ticks[method.beta2 or REFERENCE] for method in headroom.constants]
     gains = [scale * method.gain for method in headroom.constants]
     axis.axhline(0, color=BLACK, linewidth=0.7)
@@ -516,7 +516,7 @@ def _gain_panel(
 ) -> None:
     metric = regime.metrics[position]
     margin = study_of(regime.study).margins[metric]
-    scale = gain_scale(metric)
+    scale = metric_style(metric).gain_scale
     methods = list(dict.fromkeys(method for method, _ in runs))
     axis.axvspan(-margin, margin, color="#E8E8E8", linewidth=0)
     axis.axvline(0, color=BLACK, linewidth=0.7)
@@ -541,7 +541,7 @@ def awake_traces(store: Path) -> dict[str, dict[str, list[float]]]:
     """Return beta2 and the share awake per epoch of AFOR's runs, mean of layer groups and runs."""
     traces: dict[str, list[Mapping[str, list[float]]]] = {}  # one per run and layer group
     for run, record in load_records([store]):
-        traces.setdefault(run.optimizer, []).extend(record.traces.values())
+        traces.setdefault(run.method, []).extend(record.traces.values())
     return {
         name: {key: np.mean([group[key] for group in groups], axis=0).tolist() for key in TRACED}
         for name, groups in traces.items()
@@ -555,7 +555,7 @@ def awake_figure(traces: dict[str, dict[str, list[float]]], steps_per_epoch: int
         figure, axes = new_figure(80, rows=2, sharex=True)
         for number, (name, trace) in enumerate(traces.items()):
             steps = [steps_per_epoch * (epoch + 0.5) for epoch in range(len(trace["beta2"]))]
-            label, color = plain(optimizer_label(name)), CYCLE[number % len(CYCLE)]
+            label, color = plain(method_label(name)), CYCLE[number % len(CYCLE)]
             beta2, spread = np.array(trace["beta2"]), np.array(trace["beta2_sd"])
             axes[0, 0].plot(steps, beta2, color=color, label=label)
             axes[0, 0].fill_between(

@@ -9,7 +9,6 @@ The first folder holds the stores (`open-eyes.db`, ...) or the runs that were ex
 
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -24,6 +23,7 @@ from afor.bench.report.figures.style import (
 from afor.bench.stats.comparisons import Comparison
 from afor.bench.stats.paper_numbers import published, published_results
 from afor.bench.stats.results import Results
+from afor.bench.store.files import load_results
 from afor.bench.study.schema import load_study, paper_backbone
 
 # The task here, and the paper's data set that it stands for.
@@ -47,25 +47,52 @@ def commands(source: Path, folder: Path) -> list[list[str]]:
     """Return the commands of `afor` that write the files, one per file."""
     runs = runs_in(source)
     names = [str(path) for path in runs.values()]
-    exports = [
-        ["export", str(path), "--output", str(folder / f"{task}.csv")]
-        for task, path in {**runs, **_search(source)}.items()
-        if path.suffix == ".db"
-    ]
-    accuracy = ["--metric", "accuracy"]
+    stores = {task: path for task, path in {**runs, **_search(source)}.items() if _is_store(path)}
+    studies = [word for task in runs for word in ("--study", f"open-{task}")]
+    both = ["--metric", "accuracy", "--metric", "weighted_f1"]
     tables = [
-        ["table", "main", *names, "--metric", "accuracy", "--metric", "weighted_f1"],
-        ["table", "comparisons", *names, *accuracy],
-        ["table", "ranks", *names],
-        *([["table", "pooled", *names]] if len(names) > 1 else []),
+        ["table", "main", *names, *studies, *both],
+        ["table", "comparisons", *names, *studies, "--metric", "accuracy"],
+        ["table", "ranks", *names, *studies],
+        *([["table", "pooled", *names, *studies, "--optimizer", "afor"]] if len(names) > 1 else []),
+        *(on_eyes(runs["eyes"]) if "eyes" in runs else []),
     ]
     return [
-        *exports,
-        *([*words, "--output", str(folder / f"{words[1]}.md")] for words in tables),
+        *(
+            ["export", str(path), "--output", str(folder / f"{task}.csv")]
+            for task, path in stores.items()
+        ),
+        *([*words, "--output", str(folder / _file(words))] for words in tables),
         [*tables[0], "--output", str(folder / "main.tex")],
         [*tables[1], "--output", str(folder / "comparisons.json")],
-        ["figure", "gain", *names, "--output", str(folder / "gain.png")],
+        ["figure", "gain", *names, *studies, "--output", str(folder / "gain.png")],
     ]
+
+
+def on_eyes(runs: Path) -> list[list[str]]:
+    """Return the commands of the paper's analyses, which are all made on the task eyes."""
+    made = {run.study for run in load_results([runs])[0]}
+    found = []
+    for name in ("ablation", "sensitivity", "convergence"):
+        # The losses of single epochs are in the store alone.
+        if f"open-{name}" in made and (name != "convergence" or _is_store(runs)):
+            words = [name, str(runs), "--study", f"open-{name}"]
+            found += [["table", *words], ["figure", *words]]
+    for study in sorted(made):
+        if "-matched-" in study:
+            words = [str(runs), "--study", study, "--baseline", "adamw_mean_per_tensor"]
+            found.append(["table", "comparisons", *words, "--metric", "accuracy"])
+    return found
+
+
+def _file(words: list[str]) -> str:
+    study = words[words.index("--study") + 1]
+    name = study.replace("open-eyes-", "") if "-matched-" in study else words[1]
+    return f"{name}.{'png' if words[0] == 'figure' else 'md'}"
+
+
+def _is_store(path: Path) -> bool:
+    return path.suffix == ".db"
 
 
 def _search(source: Path) -> dict[str, Path]:
@@ -75,7 +102,7 @@ def _search(source: Path) -> dict[str, Path]:
 
 def afor_over_adam(results: Results, metric: str) -> list[Comparison]:
     """Return the comparisons of AFOR with Adam, one per task and network."""
-    return [c for c in results.comparisons if c.optimizer == "afor" and c.metric == metric]
+    return [c for c in results.comparisons if c.method == "afor" and c.metric == metric]
 
 
 def headline(results: Results) -> str:
@@ -85,17 +112,18 @@ def headline(results: Results) -> str:
     accuracy = afor_over_adam(results, "accuracy")
     for task, dataset in TASKS.items():
         gains = [c.gain for c in accuracy if c.dataset == task]
+        if not gains:
+            continue  # not trained yet
         paper = claims["gain_accuracy_by_dataset"][dataset]
         label = f"accuracy, {PAPER_NAMES[dataset]} / {task}, mean over networks"
-        lines.append(f"| {label} | {paper:+.2f} | {_mean(gains)} |")
+        lines.append(f"| {label} | {paper:+.2f} | {_points(fmean(gains))} |")
     for metric, name in (("accuracy", "accuracy"), ("weighted_f1", "weighted F1")):
         compared = afor_over_adam(results, metric)
         gains = [c.gain for c in compared]
         paper = claims[f"gain_{metric}"]
         label = f"{name}, mean over {len(gains)} conditions (the paper: 12)"
-        lines.append(f"| {label} | {paper['mean']:+.2f} | {_mean(gains)} |")
-        highest = f"{POINTS * max(gains):+.2f}" if gains else ""
-        lines.append(f"| {name}, highest | {paper['highest']:+.2f} | {highest} |")
+        lines.append(f"| {label} | {paper['mean']:+.2f} | {_points(fmean(gains))} |")
+        lines.append(f"| {name}, highest | {paper['highest']:+.2f} | {_points(max(gains))} |")
     both = [c for metric in ("accuracy", "weighted_f1") for c in afor_over_adam(results, metric)]
     stars, of = claims["significant"]
     found = f"{sum(c.significant for c in both)} of {len(both)}"
@@ -103,8 +131,8 @@ def headline(results: Results) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _mean(gains: Sequence[float]) -> str:
-    return f"{POINTS * fmean(gains):+.2f}" if gains else ""
+def _points(gain: float) -> str:
+    return f"{POINTS * gain:+.2f}".replace("-", "−")
 
 
 def learning_rates() -> str:
@@ -156,7 +184,9 @@ def main(source: Path, folder: Path) -> None:
         sys.stderr.write(f"afor {' '.join(command)}\n")
         subprocess.run([str(afor), *command], check=True)
     metrics = ("accuracy", "weighted_f1")
-    results = Results.open(list(runs_in(folder).values()), metrics=metrics)
+    runs = runs_in(folder)
+    studies = [f"open-{task}" for task in runs]
+    results = Results.open(list(runs.values()), studies=studies, metrics=metrics)
     (folder / "headline.md").write_text(headline(results), "utf-8")
     (folder / "learning-rates.md").write_text(learning_rates(), "utf-8")
     draw_beside(results, folder / "beside-paper.png")

@@ -20,7 +20,7 @@ def commands(store: Path, folder: Path) -> list[list[str]]:
     of_both = [str(store), "--study", STUDY, "--study", MATCHED]
     accuracy = ["--metric", "accuracy"]
     names = ("adamw", "adamw_09945", "adamw_mean", "adamw_mean_per_tensor", "afor_calibrated")
-    controls = [word for name in names for word in ("--optimizer", name)]
+    controls = [word for name in names for word in ("--method", name)]
     against_afor = ["--baseline", "afor", *accuracy, *controls]
     export = ["export", str(store), "--output", str(folder / "runs.csv")]
     return [

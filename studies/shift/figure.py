@@ -21,7 +21,7 @@ from afor.bench.stats.comparisons import compare_all
 from afor.bench.stats.design.power import smallest_effect
 from afor.bench.stats.groups import Conditions, collect_conditions
 from afor.bench.stats.inference.paired_tests import exact_interval, holm, two_sided_p
-from afor.bench.stats.labels import optimizer_label
+from afor.bench.stats.labels import method_label
 from afor.bench.stats.results import incomplete_notes
 from afor.bench.store.database import open_store
 from afor.bench.store.files import export_rows, load_results, to_csv
@@ -80,7 +80,7 @@ def all_slopes(conditions: Conditions) -> list[Slope]:
     names = trained(conditions)
     return [
         Slope(
-            f"{optimizer_label(one)} − {optimizer_label(other)}",
+            f"{method_label(one)} − {method_label(other)}",
             fold_slopes(conditions, one, other),
         )
         for one, other in PAIRS
@@ -98,16 +98,14 @@ def draw(conditions: Conditions) -> Any:
     top.axhline(0, color="0.3", lw=0.8)
     shown = [name for name in SHOWN if name in trained(conditions)]
     for offset, optimizer in zip((0, 0.03, -0.03), shown, strict=False):
-        comparisons = compare_all(
-            conditions, ["accuracy"], optimizers=[optimizer], baseline=BASELINE
-        )
+        comparisons = compare_all(conditions, ["accuracy"], methods=[optimizer], baseline=BASELINE)
         by_name = {comparison.dataset: comparison for comparison in comparisons}
         gain = np.array([100 * by_name[name].gain for name in names])
         low, high = 100 * np.array([by_name[name].interval for name in names]).T
         colour, marker = SHOWN[optimizer]
         top.errorbar(
             shifts + offset, gain, yerr=[gain - low, high - gain], color=colour,
-            marker=marker, ms=3.5, lw=1, capsize=1.5, label=optimizer_label(optimizer),
+            marker=marker, ms=3.5, lw=1, capsize=1.5, label=method_label(optimizer),
         )  # fmt: skip
     top.set_ylabel("accuracy gain over AdamW\n(points, exact 95 % interval)", fontsize=7)
     top.legend(fontsize=6, frameon=False, ncols=2)
@@ -140,10 +138,10 @@ def points(value: float) -> str:
 def gain_table(conditions: Conditions) -> list[str]:
     """Return the lines of the table of gains by distance."""
     names = [name for name in SHOWN if name in trained(conditions)]
-    labels = " | ".join(optimizer_label(name) for name in names)
+    labels = " | ".join(method_label(name) for name in names)
     lines = [f"| shift | AdamW (%) | {labels} |", "|---:|---:|" + "---:|" * len(names)]
-    comparisons = compare_all(conditions, ["accuracy"], optimizers=names, baseline=BASELINE)
-    by_condition = {(c.dataset, c.optimizer): c for c in comparisons}
+    comparisons = compare_all(conditions, ["accuracy"], methods=names, baseline=BASELINE)
+    by_condition = {(c.dataset, c.method): c for c in comparisons}
     for dataset in distances(conditions):
         cells = []
         for name in names:

@@ -78,7 +78,7 @@ def small_study():
                 "name": "tiny", "backbones": ["eegnet"], "optimizers": ["adamw", "afor"], **top,
             },
             "[training]": {"max_epochs": 2, "batch_size": 32, **(training or {})},
-            "[protocol]": {"draws": 1, **(protocol or {})},
+            "[protocol]": {"repetitions": 1, **(protocol or {})},
             "[[datasets]]": {
                 "name": "synthetic", **(dataset or {}), "options": {**synthetic, **(options or {})},
             },
@@ -124,7 +124,7 @@ class TinyStudy:
         self.write()
 
     def write(
-        self, *, optimizers=("a", "b"), subjects=5, draws=2, name="tiny", extra="", **settings
+        self, *, optimizers=("a", "b"), subjects=5, repetitions=2, name="tiny", extra="", **settings
     ):
         values = ", ".join(f"{key} = {value}" for key, value in settings.items())
         self.file.write_text(
@@ -134,7 +134,7 @@ trainer = "tiny_trainer:train"
 optimizers = {json.dumps(list(optimizers))}
 {extra}
 [protocol]
-draws = {draws}
+repetitions = {repetitions}
 [[backbones]]
 name = "tiny"
 settings = {{ {values} }}
@@ -218,7 +218,7 @@ options = {{ n_subjects = {subjects}, trials = 4, rate_hz = 64.0, channels = ["C
             unwrap(file.read_bytes())
             keys.add(file.name.removesuffix(".run"))
         return {
-            json.dumps([cells[key].optimizer, cells[key].fold, cells[key].draw]) for key in keys
+            json.dumps([cells[key].method, cells[key].fold, cells[key].repetition]) for key in keys
         }
 
     def numbers(self, store=None):
@@ -320,7 +320,7 @@ def bowl():
     def path(x, y, share, epochs):
         losses = [1 + a * a + b * b for a, b in zip(x, y, strict=True)]
         return PathInPlane(
-            x=x, y=y, steps=list(range(len(x))), solution=len(x) - 1, epochs=epochs,
+            x=x, y=y, solution=len(x) - 1, epochs=epochs,
             projected_loss=losses, true_loss=[loss + 0.5 for loss in losses],
             minimum_loss=min(losses), minimum_true_loss=min(losses) + 0.5, path_length=2.5,
             path_length_full=40.0, explained_share=share, step_share=share / 2,
@@ -328,15 +328,14 @@ def bowl():
         )  # fmt: skip
 
     return Landscape(
-        study="made up", dataset="deap", backbone="eegnet", fold=1, draw=2, center="afor",
+        study="made up", dataset="deap", backbone="eegnet", fold=1, repetition=2, center="afor",
         directions="random", seed=7, weights=1724, span=2.0, windows=512, training_windows=9000,
-        batch_norm="fixed", norm_layers=3, every_steps=0, axis=axis,
+        batch_norm="fixed", axis=axis,
         loss=[[1 + x * x + y * y for x in axis] for y in axis],
         paths={
             "adam": path([1.5, 1.0, 1.0], [1.5, 1.0, 0.0], 0.0012, 2),
             "afor": path([1.5, 0.5, 0.0], [1.5, 1.0, 0.0], 0.0023, 3),
         },
-        workers=2, grid_s=61.0,
     )  # fmt: skip
 
 

@@ -139,9 +139,9 @@ def test_any_option_of_a_data_set_is_taken_or_refused(name):
     [
         (["threads"], 10**30, "64 bits"),
         (["threads"], 10**9, "less than or equal to 1024"),
-        (["protocol", "draws"], 10**9, "less than or equal to 1000"),
+        (["protocol", "repetitions"], 10**9, "less than or equal to 1000"),
         (["protocol", "only_folds"], [], "at least 1 item"),
-        (["protocol", "only_draws"], [], "at least 1 item"),
+        (["protocol", "only_repetitions"], [], "at least 1 item"),
         (["datasets", 0, "subjects"], [], "at least 1 item"),
         (["backbones", 0, "settings"], {"dropout": float("nan")}, "settings.dropout.*finite"),
         (["backbones", 0, "settings"], {"dropout": date(2020, 1, 2)}, "settings.dropout.*a date"),
@@ -198,8 +198,8 @@ def test_a_plan_of_too_many_runs_is_refused_before_it_is_listed(cache_dir, monke
 
 
 def test_too_many_splits_are_refused():
-    with pytest.raises(ConfigError, match="set blocks"):
-        make_splits("x", [f"s{i}" for i in range(1000)], draws=1000)
+    with pytest.raises(ConfigError, match="set folds"):
+        make_splits("x", [f"s{i}" for i in range(1000)], repetitions=1000)
 
 
 def test_a_root_that_is_too_long_for_the_system_is_not_there(cache_dir):

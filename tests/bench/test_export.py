@@ -2,6 +2,7 @@ import csv
 import io
 import json
 import sys
+from collections import Counter
 
 import pytest
 
@@ -21,7 +22,7 @@ from afor.bench.store.files import (
 
 @pytest.fixture
 def store(tiny):
-    tiny.write(optimizers=("a", "diverger"), subjects=3, draws=1)
+    tiny.write(optimizers=("a", "diverger"), subjects=3, repetitions=1)
     tiny.run_inline()
     with open_store(tiny.store) as opened:
         yield opened
@@ -41,8 +42,8 @@ def test_there_is_a_row_per_planned_run_with_every_bit(store):
 def test_what_is_exported_is_what_the_tables_read(tiny, tmp_path, kind):
     if kind == "parquet":
         pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    tiny.write(optimizers=("a", "diverger"), subjects=6, draws=2)
-    text = tiny.file.read_text().replace("[[datasets]]", "[[datasets]]\nblocks = 3")
+    tiny.write(optimizers=("a", "diverger"), subjects=6, repetitions=2)
+    text = tiny.file.read_text().replace("[[datasets]]", "[[datasets]]\nfolds = 3")
     tiny.file.write_text(text)
     tiny.run_inline()
     target = tmp_path / "deep" / f"runs.{kind}"
@@ -57,9 +58,11 @@ def test_what_is_exported_is_what_the_tables_read(tiny, tmp_path, kind):
 
 
 def test_a_search_beside_a_study_counts_in_a_file_as_it_does_in_the_store(tiny, tmp_path):
-    tiny.write(optimizers=("a",), subjects=3, draws=1)
+    tiny.write(optimizers=("a",), subjects=3, repetitions=1)
     tiny.run_inline()
-    tiny.write(optimizers=("a",), subjects=3, draws=1, name="s", extra="search.grid = [0.1, 1.0]")
+    tiny.write(
+        optimizers=("a",), subjects=3, repetitions=1, name="s", extra="search.grid = [0.1, 1.0]"
+    )
     tiny.run_inline()
     target = tmp_path / "runs.csv"
     with open_store(tiny.store) as store:
@@ -97,7 +100,7 @@ def test_parquet_brings_every_row_back_bit_by_bit_with_its_types(store, tmp_path
 
 def test_columns_keep_their_types_where_every_value_is_missing(tiny, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
-    tiny.write(optimizers=("raiser",), subjects=3, draws=1)
+    tiny.write(optimizers=("raiser",), subjects=3, repetitions=1)
     tiny.run_inline()
     target = tmp_path / "runs.parquet"
     with open_store(tiny.store) as opened:
@@ -119,3 +122,14 @@ def test_an_export_that_fails_leaves_the_old_file(store, tmp_path, monkeypatch):
 def test_another_ending_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"\.csv, \.json or \.parquet"):
         format_of(tmp_path / "runs.xlsx")
+
+
+def test_a_run_of_two_studies_is_exported_under_both(tiny, tmp_path):
+    for name, optimizers in (("first", ("a",)), ("second", ("a", "b"))):
+        tiny.write(optimizers=optimizers, subjects=3, repetitions=1, name=name)
+        tiny.run_inline()
+    with open_store(tiny.store) as store:
+        rows = export_rows(store)
+    found = Counter((row["study"], row["method"]) for row in rows if row["status"] == "done")
+    assert found == {("first", "a"): 3, ("second", "a"): 3, ("second", "b"): 3}
+    assert len({row["key"] for row in rows}) == 6

@@ -122,7 +122,7 @@ class Training:
     ) -> None:
         self.numbers: list[float] = []
         self.first_gradients: dict[str, torch.Tensor] = {}
-        draw = torch.Generator().manual_seed(seed)
+        repetition = torch.Generator().manual_seed(seed)
 
         shape = MANY if backbone.endswith("_authors") else SHAPE
 
@@ -133,7 +133,7 @@ class Training:
             for name, param in model.named_parameters() if noise else ():
                 param.register_hook(
                     lambda grad, size=noise[name]: grad.addcmul(
-                        size, torch.randn(grad.shape, generator=draw, dtype=grad.dtype)
+                        size, torch.randn(grad.shape, generator=repetition, dtype=grad.dtype)
                     )
                 )
             return model
@@ -200,7 +200,7 @@ def needs_the_same_draws(record) -> None:
     if torch.__version__.split("+")[0] != record["torch"]:
         pytest.skip(f"the record was made with torch {record['torch']}, which has its own numbers")
     if not torch.backends.mkl.is_available():
-        pytest.skip("this torch draws dropout without MKL, which gives other masks")
+        pytest.skip("this torch repetitions dropout without MKL, which gives other masks")
 
 
 def test_the_record_belongs_to_the_present_version_of_the_numbers(record):

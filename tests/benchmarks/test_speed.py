@@ -176,6 +176,21 @@ def test_the_targets_of_large_tensors_are_those_of_the_instruction_set(
     assert any(v.target.workload == "eegnet" for v in verdicts)
 
 
+def test_the_check_measures_what_its_targets_need_and_nothing_else(part: Any) -> None:
+    speed, targets = part("speed"), part("targets")
+    options = speed._parse(["--check"])
+    measured = {name: speed._contenders(options, name) for name in speed.NAMES}
+    assert measured["scaling"] == measured["copy"] == []
+    for isa in ("avx512", "avx2"):
+        for target in targets.targets(isa):
+            assert {target.contender, target.against} <= set(measured[target.workload])
+    assert "radam" not in measured["eegnet"]
+    one = speed._parse(["--check", "--workload", "hslt"])
+    assert speed._contenders(one, "hslt") == measured["hslt"]
+    assert speed._contenders(one, "eegnet") == []
+    assert "radam" in speed._contenders(speed._parse([]), "eegnet")
+
+
 def test_ratios_are_taken_within_rounds_and_through_the_yardstick(part: Any) -> None:
     results = part("results")
 

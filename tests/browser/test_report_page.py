@@ -21,7 +21,7 @@ GAINS = {"adam": 0.0, "adam_seed_1": 0.0, "mars": 0.01, "afor": 0.05, "<script>x
 
 @pytest.fixture(scope="module")
 def page_path(tmp_path_factory):
-    made = simulate_results(GAINS, datasets=["bci2a", "isruc"], draws=2)
+    made = simulate_results(GAINS, datasets=["bci2a", "isruc"], repetitions=2)
     results = Results.of(*made)
     loss = 1 / np.arange(1.0, 5.0)
     curves = {key: [Curve(loss, loss + 0.2, 3)] * 3 for key in results.conditions}
@@ -176,7 +176,7 @@ def test_metric_and_data_set_can_be_switched(page):
 def test_the_verdict_stands_before_the_folds_of_a_pair(page):
     assert answer(page, "pairs").startswith("AFOR is better than Adam: Acc is ")
     choose(page, "pairs", "against", "MARS")
-    assert answer(page, "pairs").startswith("No verdict: the report tests every optimizer against")
+    assert answer(page, "pairs").startswith("No verdict: the report tests every method against")
     assert any("AFOR" in t and "MARS" in t for t in mark_texts(page, "pairs"))
     choose(page, "pairs", "Method", "MARS")
     assert answer(page, "pairs") == "Choose two different methods."
@@ -217,7 +217,7 @@ def test_a_number_opens_its_folds_and_draws(page):
 def test_downloads_carry_their_content(page):
     link = one(page, "a[download='main.csv']")
     text = page.execute_script("return atob(arguments[0].href.split('base64,')[1])", link)
-    assert text.startswith("dataset,backbone,optimizer,metric,mean")
+    assert text.startswith("dataset,backbone,method,metric,mean")
 
 
 def test_without_scripts_everything_is_readable(browser_without_scripts, page_path):

@@ -36,7 +36,7 @@ def triton_unavailable_reason() -> str | None:
             "Triton is not installed; it comes with torch's CUDA wheels for Linux, "
             "or by `pip install triton`"
         )
-    if not _is_interpreted() and not torch.cuda.is_available():
+    if os.environ.get("TRITON_INTERPRET") != "1" and not torch.cuda.is_available():
         return "torch sees no CUDA device"
     return None
 
@@ -53,13 +53,16 @@ class TritonStep(Implementation):
     def __init__(self, tensors: StepTensors, options: StepOptions) -> None:
         self.tensors = tensors
         self._copies: list[tuple[Tensor, Tensor]] = []  # to copy back after the step
+        for device in {p.device for p in tensors.params} if options.check_fused else ():
+            if _can_check(device):
+                check_kernels(device)
         buckets: dict[tuple[Any, ...], dict[int, _Entry]] = {}
         for position, row in enumerate(zip(*tensors, strict=True)):
             entry = _checked_entry(_Entry(*row), self._copies)
             key = (entry.param.device, *(t.dtype for t in entry))
             buckets.setdefault(key, {})[position] = entry
         self._launches = [
-            (list(entries), _checked_launch(list(entries.values()), options))
+            (list(entries), _Launch(list(entries.values()), options))
             for entries in buckets.values()
         ]
 
@@ -109,20 +112,20 @@ class _Entry(NamedTuple):
 def _checked_entry(entry: _Entry, copies: list[tuple[Tensor, Tensor]]) -> _Entry:
     """Return checked tensors in one dense memory order; append those to copy back to ``copies``."""
     param, grad, *state = entry
-    control = entry.control
     problem = find_problem(param, dict(zip(STATE, state, strict=True)), grad)
     if problem is not None:
         raise RuntimeError(f"fused AFOR: {problem}; restore parameter, gradient and state")
-    if not control.is_contiguous():
+    if not entry.control.is_contiguous():
         raise RuntimeError("fused AFOR: control is not contiguous; use control.contiguous()")
-    entry = entry._replace(grad=entry.grad.resolve_conj())
-    shaped = [torch.view_as_real(t.detach()) if t.is_complex() else t.detach() for t in entry[:4]]
+    shaped = [t.detach() for t in (param, grad.resolve_conj(), entry.exp_avg, entry.exp_avg_sq)]
+    shaped = [torch.view_as_real(t) if t.is_complex() else t for t in shaped]
     if not _is_one_order(shaped):
         flat = [t.resolve_neg().contiguous() for t in shaped]
         written = (0, 2, 3)  # all but the gradient
         copies.extend((shaped[i], flat[i]) for i in written if shaped[i] is not flat[i])
         shaped = flat
-    return entry._replace(**dict(zip(entry._fields[:4], shaped, strict=True)))
+    param, grad, exp_avg, exp_avg_sq = shaped
+    return _Entry(param, grad, exp_avg, exp_avg_sq, entry.control, entry.step)
 
 
 def _is_one_order(tensors: Sequence[Tensor]) -> bool:
@@ -235,14 +238,6 @@ class _Launch:
             )
 
 
-def _checked_launch(entries: list[_Entry], options: StepOptions) -> _Launch:
-    """Return the launches of a step; before the first on a device, check the kernels there."""
-    device = entries[0].param.device
-    if options.check_fused and _can_check(device):
-        check_kernels(device)
-    return _Launch(entries, options)
-
-
 def _can_check(device: torch.device) -> bool:
     """Return True on a GPU, but not during graph capture, which `_upload` refuses."""
     return device.type == "cuda" and not torch.cuda.is_current_stream_capturing()
@@ -313,10 +308,6 @@ def _upload(
             "uploaded from host memory; use foreach=True with capturable=True"
         )
     return host.pin_memory().to(device, non_blocking=True)
-
-
-def _is_interpreted() -> bool:
-    return os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def _device_context(device: torch.device) -> contextlib.AbstractContextManager[Any]:

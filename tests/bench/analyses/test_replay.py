@@ -8,11 +8,11 @@ from afor.bench.training.execute import train_run
 
 @pytest.fixture
 def study(small_study):
-    return parse_study(small_study(protocol={"draws": 2}))
+    return parse_study(small_study(protocol={"repetitions": 2}))
 
 
 def test_a_watched_run_gives_the_numbers_of_the_study(study, tmp_path) -> None:
-    chosen = find_run(study, fold=1, draw=1, cache_dir=tmp_path)
+    chosen = find_run(study, fold=1, repetition=1, cache_dir=tmp_path)
     steps, epochs = [], []
     record = replay(
         chosen,
@@ -24,7 +24,7 @@ def test_a_watched_run_gives_the_numbers_of_the_study(study, tmp_path) -> None:
     assert len(steps) == record.steps
     assert [number for number, _, _ in steps] == list(range(record.steps))
     assert set(record.beta2_by_tensor) == {n for n, _ in chosen.make_model().named_parameters()}
-    assert chosen.label == "synthetic, eegnet, afor, fold 1, draw 1"
+    assert chosen.label == "synthetic, eegnet, afor, fold 1, repetition 1"
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_a_watched_run_gives_the_numbers_of_the_study(study, tmp_path) -> None:
         ({"optimizer": "afro"}, 'Did you mean "afor"'),
         ({"backbone": "hslt"}, 'no backbone "hslt". It has eegnet'),
         ({"dataset": "deap"}, 'no data set "deap"'),
-        ({"fold": 9}, "Folds: 0 to 3; draws: 0 to 1"),
+        ({"fold": 9}, "Folds: 0 to 3; repetitions: 0 to 1"),
     ],
 )
 def test_a_run_that_is_not_there_is_told_with_what_is(study, choice, words, tmp_path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from afor import __version__
 from afor.bench.cli.entry import BENCH_PACKAGES
 
 PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
@@ -34,6 +35,11 @@ def test_a_missing_package_is_one_sentence_with_the_command_that_installs_it(pac
         f"afor: the package {package}, which the benchmark needs, is not installed. "
         "Install it with: pip install 'afor[bench]', or pip install '.[bench]' in a checkout.\n"
     )
+
+
+def test_the_version_needs_no_package_of_the_benchmark():
+    done = run_without("typer", "--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"afor {__version__}\n", "")
 
 
 def test_debug_shows_the_traceback_of_a_missing_package():

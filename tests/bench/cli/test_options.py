@@ -12,25 +12,25 @@ runner = CliRunner()
 
 @pytest.mark.usefixtures("train_here")
 def test_a_changed_study_has_its_own_store_that_describes_it(tiny):
-    tiny.write(optimizers=("a", "b"), subjects=3, draws=2)
+    tiny.write(optimizers=("a", "b"), subjects=3, repetitions=2)
     changes = [
         "--optimizer",
         "a",
         "--set",
-        "protocol.draws=1",
+        "protocol.repetitions=1",
         "--set",
         "datasets.synthetic.options.trials=6",
     ]
     planned = tiny.call(*changes, command="plan")
     assert "tiny-changed: 3 runs" in planned
-    assert "--optimizer a --set protocol.draws=1" in planned.split("Next: ")[1]
+    assert "--optimizer a --set protocol.repetitions=1" in planned.split("Next: ")[1]
     done = tiny.call(*changes)
     assert "It is called tiny-changed, in results/tiny-changed.db" in done
     assert "3 done (3 trained now)" in done
     assert not tiny.store.exists()
     with open_store(tiny.folder / "results" / "tiny-changed.db") as store:
         content = tomllib.loads(store.studies()["tiny-changed"])
-    assert content["protocol"]["draws"] == 1
+    assert content["protocol"]["repetitions"] == 1
     assert content["datasets"][0]["options"]["trials"] == 6
     assert content["optimizers"] == ["a"]
     # From here on the name is enough: the store holds the study.

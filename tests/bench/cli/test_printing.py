@@ -1,8 +1,9 @@
+import json
 from pathlib import Path
 
 import pytest
 
-from afor.bench.cli.printing import FORMATS, by_suffix, choose, render
+from afor.bench.cli.printing import FORMATS, OutputOptions, by_suffix, choose, render
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.formats import Column, Row, Table, TableCell
 
@@ -24,3 +25,20 @@ def test_what_is_not_accepted_is_told_with_the_nearest():
     assert choose("csv", FORMATS, "--format") == "csv"
     with pytest.raises(ConfigError, match="Did you mean 'latex'"):
         choose("latx", FORMATS, "--format")
+
+
+def test_an_analysis_prints_the_values_that_it_writes(tmp_path, capsys):
+    written = tmp_path / "values.json"
+    values = {"loss": float("nan"), "β₂": (0.99, 0.999)}
+    OutputOptions([written], as_json=True).show("words", values)
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads(written.read_text("utf-8")) == {"loss": None, "β₂": [0.99, 0.999]}
+    OutputOptions([written]).show("words", values)
+    out, err = capsys.readouterr()
+    assert (out, err) == ("words\n", f"{written}\n")
+
+
+@pytest.mark.parametrize("name", ["a.pdf", "a.tex"])
+def test_a_file_that_an_analysis_does_not_have_is_refused_before_the_work(name):
+    with pytest.raises(ConfigError, match=f"{name}: this command writes .json"):
+        OutputOptions([Path(name)]).check(figure=name != "a.pdf")

@@ -29,7 +29,7 @@ def test_a_guard_is_the_stream_it_guards_in_all_else():
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo terminal")
 def test_no_command_sends_control_characters_of_a_store_to_a_terminal(tiny):
-    tiny.write(optimizers=("a",), subjects=3, draws=1)
+    tiny.write(optimizers=("a",), subjects=3, repetitions=1)
     tiny.run_inline()
     with open_store(tiny.store, write=True) as store:
         first = next(iter(store.contents()))

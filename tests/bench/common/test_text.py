@@ -42,7 +42,7 @@ def test_no_csv_that_is_written_holds_a_formula(tmp_path):
             assert not cell.startswith("-") or float(cell) < 0
     file = tmp_path / "runs.csv"
     file.write_bytes(texts[0].encode())
-    assert [run.optimizer for run in load_results([file])[0]] == [
+    assert [run.method for run in load_results([file])[0]] == [
         name.replace("\r", "\n") for name in HOSTILE
     ]
 

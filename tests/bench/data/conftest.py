@@ -1,5 +1,6 @@
 """Stand-ins of the data sets, written once; a test that damages one works on a copy."""
 
+import copy
 import shutil
 
 import pytest
@@ -33,3 +34,15 @@ def isruc_stand_in(tmp_path_factory):
 def copied(tmp_path):
     """Give a function that copies a stand-in to a place where it may be damaged."""
     return lambda root: shutil.copytree(root, tmp_path / "copy")
+
+
+@pytest.fixture
+def changed_dataset(monkeypatch):
+    """Return a function that puts a changed copy of a data set in its place."""
+
+    def install(dataset, **changes):
+        changed = copy.copy(dataset)
+        vars(changed).update(changes)
+        monkeypatch.setattr("afor.bench.data.loading.get_dataset", lambda _name: changed)
+
+    return install

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from afor.bench.common.errors import ConfigError, DataError, LeakageError
-from afor.bench.data import loading as windows
 from afor.bench.data.catalog import get_dataset
 from afor.bench.data.datasets.synthetic import DATASET as SYNTHETIC
 from afor.bench.data.datasets.synthetic import load_subject
@@ -15,13 +14,9 @@ from afor.bench.data.loading import open_windows
 OPTIONS = {"n_subjects": 3, "trials": 8}
 
 
-def install(monkeypatch, dataset):
-    monkeypatch.setattr(windows, "get_dataset", lambda _name: dataset)
-
-
-def test_a_second_opening_reads_nothing_again(cache_dir, monkeypatch):
+def test_a_second_opening_reads_nothing_again(cache_dir, changed_dataset):
     first = open_windows("synthetic", options=OPTIONS, cache_dir=cache_dir)
-    install(monkeypatch, replace(SYNTHETIC, load=lambda *_: pytest.fail("read again")))
+    changed_dataset(SYNTHETIC, load=lambda *_: pytest.fail("read again"))
     again = open_windows("synthetic", options=OPTIONS, cache_dir=cache_dir)
     np.testing.assert_array_equal(first.gather([5]), again.gather([5]))
     other_windows = {**OPTIONS, "window_samples": 50}
@@ -55,7 +50,7 @@ def test_progress_is_told_of_every_subject_and_the_end(cache_dir):
     assert told == [(0, 3, "sub-01"), (1, 3, "sub-02"), (2, 3, "sub-03"), (3, 3, "")]
 
 
-def test_one_persons_trials_under_two_ids_are_refused(cache_dir, monkeypatch):
+def test_one_persons_trials_under_two_ids_are_refused(cache_dir, changed_dataset):
     def load(_root, subject, settings):
         if subject != "sub-03":
             return load_subject(settings, subject)
@@ -63,7 +58,7 @@ def test_one_persons_trials_under_two_ids_are_refused(cache_dir, monkeypatch):
         recording.trials[5] = other.trials[2]  # a single shared trial is enough
         return recording
 
-    install(monkeypatch, replace(SYNTHETIC, load=load))
+    changed_dataset(SYNTHETIC, load=load)
     with pytest.raises(
         LeakageError, match="trial 5 of subject sub-03 is trial 2 of subject sub-01"
     ):
@@ -78,12 +73,14 @@ def test_one_persons_trials_under_two_ids_are_refused(cache_dir, monkeypatch):
         ({"channel_names": tuple("abcdefghijkl")}, "channels"),
     ],
 )
-def test_subjects_that_do_not_fit_each_other_are_refused(cache_dir, monkeypatch, changes, message):
+def test_subjects_that_do_not_fit_each_other_are_refused(
+    cache_dir, changed_dataset, changes, message
+):
     def load(_root, subject, settings):
         recording = load_subject(settings, subject)
         return replace(recording, **changes) if subject == "sub-02" else recording
 
-    install(monkeypatch, replace(SYNTHETIC, load=load))
+    changed_dataset(SYNTHETIC, load=load)
     with pytest.raises(DataError, match=message):
         open_windows("synthetic", options=OPTIONS, cache_dir=cache_dir)
 

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.data.signal import (
-    Band,
     bandpass_sos,
     cut_trials,
     filter_signal,
@@ -55,7 +54,7 @@ def test_the_filter_has_the_squared_butterworth_gain_of_order_five(rate_hz):
     samples = int(rate_hz * 120)
     impulse = np.zeros((1, samples))
     impulse[0, samples // 2] = 1.0
-    response = np.abs(np.fft.rfft(filter_signal(impulse, rate_hz, Band(low, high))[0]))
+    response = np.abs(np.fft.rfft(filter_signal(impulse, rate_hz, (low, high))[0]))
     hz = np.fft.rfftfreq(samples, 1 / rate_hz)[1:-1]
     w, centre2, width = warp(hz), warp(low) * warp(high), warp(high) - warp(low)
     gain = 1 / (1 + ((w**2 - centre2) / (width * w)) ** 10)  # |H|² : forward and backward
@@ -65,31 +64,31 @@ def test_the_filter_has_the_squared_butterworth_gain_of_order_five(rate_hz):
 def test_the_filter_moves_nothing_in_time():
     impulse = np.zeros((1, 10_001))
     impulse[0, 5000] = 1.0
-    response = filter_signal(impulse, 250.0, Band(0.3, 50.0))[0]
+    response = filter_signal(impulse, 250.0, (0.3, 50.0))[0]
     assert response.argmax() == 5000
     np.testing.assert_allclose(response, response[::-1], atol=1e-6)
 
 
 def test_second_order_sections_have_all_poles_inside_the_unit_circle():
-    for section in bandpass_sos(250.0, Band(0.3, 50.0)):
+    for section in bandpass_sos(250.0, (0.3, 50.0)):
         assert np.abs(np.roots(section[3:])).max() < 1
 
 
 def test_no_band_returns_the_signal_itself():
     signal = np.ones((2, 10))
-    assert filter_signal(signal, 128.0, None) is signal
+    assert filter_signal(signal, 128.0, "none") is signal
 
 
 @pytest.mark.parametrize("band", [(0.0, 50.0), (50.0, 0.3), (1.0, 64.0)])
 def test_a_band_outside_the_rate_is_refused(band):
     with pytest.raises(ConfigError, match="0 < low < high < 64"):
-        filter_signal(np.zeros((1, 1000)), 128.0, Band(*band))
+        filter_signal(np.zeros((1, 1000)), 128.0, band)
 
 
 def test_a_signal_shorter_than_the_filters_padding_is_refused():
     with pytest.raises(DataError, match="too short"):
-        filter_signal(np.zeros((1, 33)), 128.0, Band(0.3, 50.0))
-    filter_signal(np.zeros((1, 34)), 128.0, Band(0.3, 50.0))
+        filter_signal(np.zeros((1, 33)), 128.0, (0.3, 50.0))
+    filter_signal(np.zeros((1, 34)), 128.0, (0.3, 50.0))
 
 
 def test_cutting_takes_the_samples_from_onset_plus_first():

@@ -20,7 +20,7 @@ def cohort(n: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("n", "blocks", "sizes", "folds"),
+    ("n", "folds", "sizes", "count"),
     [
         (32, None, (25, 6, 1), 32),  # DEAP, Table I
         (9, None, (6, 2, 1), 9),  # BCI IV 2a
@@ -28,25 +28,27 @@ def cohort(n: int) -> list[str]:
     ],
 )
 def test_the_papers_subject_counts_come_out_exactly(
-    n: int, blocks: int | None, sizes: tuple[int, int, int], folds: int
+    n: int, folds: int | None, sizes: tuple[int, int, int], count: int
 ) -> None:
-    manifest = make_splits("any", cohort(n), blocks=blocks)
+    manifest = make_splits("any", cohort(n), folds=folds)
     assert {(len(s.train), len(s.validation), len(s.test)) for s in manifest.splits} == {sizes}
-    assert len(manifest.splits) == folds * 5
+    assert len(manifest.splits) == count * 5
 
 
 @settings(max_examples=60, deadline=None)
 @given(
     names=st.sets(st.text(min_size=1, max_size=6), min_size=4, max_size=40),
     seed=st.integers(0, 2**40),
-    draws=st.integers(1, 4),
+    repetitions=st.integers(1, 4),
     data=st.data(),
 )
 def test_any_cohort_is_split_without_leakage(
-    names: set[str], seed: int, draws: int, data: st.DataObject
+    names: set[str], seed: int, repetitions: int, data: st.DataObject
 ) -> None:
-    blocks = data.draw(st.none() | st.integers(2, len(names)))
-    manifest = make_splits("x", sorted(names), study_seed=seed, blocks=blocks, draws=draws)
+    folds = data.draw(st.none() | st.integers(2, len(names)))
+    manifest = make_splits(
+        "x", sorted(names), study_seed=seed, folds=folds, repetitions=repetitions
+    )
     everybody = set(names)
     tests: Counter[str] = Counter()
     for split in manifest.splits:
@@ -55,14 +57,14 @@ def test_any_cohort_is_split_without_leakage(
         assert len(train) + len(validation) + len(test) == len(everybody)
         assert len(validation) == max(1, int(0.2 * len(everybody) + 0.5))
         tests.update(split.test)
-    assert tests == Counter(dict.fromkeys(everybody, draws))
+    assert tests == Counter(dict.fromkeys(everybody, repetitions))
     sizes = [len(split.test) for split in manifest.splits]
     assert max(sizes) - min(sizes) <= 1
 
 
 def test_the_order_of_the_list_does_not_matter() -> None:
     names = cohort(20)
-    assert make_splits("x", names, blocks=5) == make_splits("x", names[::-1], blocks=5)
+    assert make_splits("x", names, folds=5) == make_splits("x", names[::-1], folds=5)
 
 
 def test_seed_and_dataset_decide_who_validates() -> None:
@@ -82,7 +84,7 @@ def test_the_draws_of_a_fold_differ() -> None:
 def test_validation_subjects_are_drawn_evenly() -> None:
     counts: Counter[str] = Counter()
     for seed in range(60):
-        for split in make_splits("x", cohort(10), study_seed=seed, draws=1).splits:
+        for split in make_splits("x", cohort(10), study_seed=seed, repetitions=1).splits:
             counts.update(split.validation)
     # 60 studies x 10 folds x 2 of 9 candidates: 120 each, standard deviation about 10.
     assert set(counts) == set(cohort(10))
@@ -109,7 +111,7 @@ def test_these_splits_stay_the_same_in_every_version() -> None:
 def test_a_split_that_mixes_people_is_refused(
     change: dict[str, tuple[str, ...]], message: str
 ) -> None:
-    manifest = make_splits("x", cohort(4), draws=1)
+    manifest = make_splits("x", cohort(4), repetitions=1)
     first = dataclasses.replace(
         manifest.splits[0], train=("s002", "s003"), validation=("s001",), test=("s000",)
     )
@@ -121,7 +123,7 @@ def test_a_split_that_mixes_people_is_refused(
 
 
 def test_a_subject_tested_twice_or_never_is_refused() -> None:
-    manifest = make_splits("x", cohort(4), draws=1)
+    manifest = make_splits("x", cohort(4), repetitions=1)
     again = dataclasses.replace(manifest.splits[0], fold=4)
     with pytest.raises(LeakageError, match="tested in folds 0 and 4"):
         prove_disjoint(dataclasses.replace(manifest, splits=(*manifest.splits, again)))
@@ -138,10 +140,10 @@ def test_a_subject_listed_twice_is_refused() -> None:
     ("n", "options", "message"),
     [
         (2, {}, "at least 3"),
-        (9, {"blocks": 10}, "Choose from 2 to 9"),
-        (9, {"blocks": 1}, "Choose from 2 to 9"),
-        (4, {"blocks": 2, "validation_share": 0.5}, "leaves none to train on"),
-        (9, {"draws": 0}, "draws must be at least 1"),
+        (9, {"folds": 10}, "Choose from 2 to 9"),
+        (9, {"folds": 1}, "Choose from 2 to 9"),
+        (4, {"folds": 2, "validation_share": 0.5}, "leaves none to train on"),
+        (9, {"repetitions": 0}, "repetitions must be at least 1"),
         (9, {"validation_share": 1.0}, "between 0 and 1"),
     ],
 )
@@ -156,21 +158,28 @@ def test_the_manifest_as_json_reads_like_a_table() -> None:
     manifest = make_splits("x", ["Zoë", *cohort(8)], study_seed=7)
     text = manifest_text(manifest)
     assert "Zoë" in text
-    assert sum('"draw":' in line for line in text.splitlines()) == len(manifest.splits)
+    assert sum('"repetition":' in line for line in text.splitlines()) == len(manifest.splits)
     content = json.loads(text)
     assert content["subjects_of_the_first_fold"] == {"train": 6, "validation": 2, "test": 1}
     splits = [
-        (fold["fold"], draw["draw"], draw["train"], draw["validation"], fold["test"])
+        (
+            fold["fold"],
+            repetition["repetition"],
+            repetition["train"],
+            repetition["validation"],
+            fold["test"],
+        )
         for fold in content["folds"]
-        for draw in fold["draws"]
+        for repetition in fold["repetitions"]
     ]
     assert splits == [
-        (s.fold, s.draw, list(s.train), list(s.validation), list(s.test)) for s in manifest.splits
+        (s.fold, s.repetition, list(s.train), list(s.validation), list(s.test))
+        for s in manifest.splits
     ]
 
 
 def test_a_split_is_found_by_fold_and_draw() -> None:
     manifest: Manifest = make_splits("x", cohort(5))
     assert manifest.split(3, 2).test == ("s003",)
-    with pytest.raises(ConfigError, match="Folds go from 0 to 4, draws from 0 to 4"):
+    with pytest.raises(ConfigError, match="Folds go from 0 to 4, repetitions from 0 to 4"):
         manifest.split(5, 0)

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from afor.bench.common.errors import ConfigError, DataError
+from afor.bench.data.datasets.bci2a import DATASET as BCI2A
 from afor.bench.data.datasets.bci2a import Bci2aSettings
-from afor.bench.data.datasets.bci2a import load_subject as load_bci2a
 from afor.bench.data.formats.edf import read_edf
 from afor.bench.data.formats.gdf import read_gdf
 from afor.bench.data.loading import open_windows
@@ -11,7 +11,7 @@ from afor.bench.data.stand_ins import write_stand_in
 
 
 def test_a_stand_in_says_that_it_is_one(isruc_stand_in):
-    assert "not the data set" in (isruc_stand_in / "SYNTHETIC.txt").read_text()
+    assert "not the data set" in (isruc_stand_in / "STAND-IN.txt").read_text()
     assert b"SYNTHETIC" in (isruc_stand_in / "1" / "1.rec").read_bytes()[:256]
 
 
@@ -37,7 +37,7 @@ def test_a_session_of_2a_has_the_events_of_the_real_one(bci2a_stand_in):
 
 def test_the_two_sessions_are_of_one_person_and_differ(bci2a_stand_in):
     training, evaluation = (
-        load_bci2a(bci2a_stand_in, "A01", Bci2aSettings(sessions=s)) for s in ("T", "E")
+        BCI2A.load(bci2a_stand_in, "A01", Bci2aSettings(sessions=s)) for s in ("T", "E")
     )
     assert not np.array_equal(training.trials[0], evaluation.trials[0])
 
@@ -54,7 +54,7 @@ def test_a_stand_in_for_deap_has_as_many_trials_as_asked(tmp_path, cache_dir):
         write_stand_in("deap", tmp_path, [subject], trials=3)
     source = open_windows("deap", tmp_path, cache_dir=cache_dir)
     assert [subject.shape for subject in source.prepared] == [(3, 32, 7680)] * 2
-    (tmp_path / "SYNTHETIC.txt").unlink()
+    (tmp_path / "STAND-IN.txt").unlink()
     with pytest.raises(DataError, match="expected data of shape"):
         open_windows(
             "deap", tmp_path, cache_dir=cache_dir, verify=True, options={"baseline": "mean"}

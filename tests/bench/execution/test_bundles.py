@@ -7,9 +7,9 @@ import pytest
 
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Died, Ended, Job, make_bundles
+from afor.bench.execution.run_times import UNKNOWN_S, RunTimes
 from afor.bench.execution.runner import open_jobs, run_study
 from afor.bench.execution.sources import open_sources
-from afor.bench.execution.timing.run_times import UNKNOWN_S, RunTimes
 from afor.bench.store.database import open_store
 from afor.bench.study.bundling import companion_key
 from afor.bench.study.plan import make_plan, shard
@@ -76,7 +76,7 @@ def bundled_jobs(tiny):
 
 def test_a_run_that_kills_its_worker_fails_and_takes_no_companion_along(bundled_jobs) -> None:
     jobs, sources, spool = bundled_jobs(
-        optimizers=("a", "killer", "b", "raiser"), subjects=3, draws=1
+        optimizers=("a", "killer", "b", "raiser"), subjects=3, repetitions=1
     )
     fold = jobs[:4]
     events = list(LocalEngine(1).run(fold, sources, spool))
@@ -94,7 +94,7 @@ STUDY = """
 name = "bundled"
 backbones = ["eegnet"]
 training = { max_epochs = 4, patience = 1, batch_size = 16 }
-protocol = { draws = 1, only_folds = [0, 1] }
+protocol = { repetitions = 1, only_folds = [0, 1] }
 datasets = [{ name = "synthetic", options = { n_subjects = 3, trials = 4, rate_hz = 64.0 } }]
 [[optimizers]]
 name = "adam"

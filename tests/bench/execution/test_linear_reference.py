@@ -1,6 +1,8 @@
 """The linear model beside the networks: on the same splits, stored, shown, never compared."""
 
 import re
+import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -9,9 +11,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from afor.bench import compare
+from afor.bench.common.errors import StoreError
 from afor.bench.execution import linear_reference
 from afor.bench.report.registry import build_table
-from afor.bench.store.references import reference_file
+from afor.bench.stats.results import Results
+from afor.bench.store.database import open_or_create, open_store
+from afor.bench.store.files import export_rows, write_export
+from afor.bench.store.repair import repair
 
 RATE, PEOPLE, TRIALS = 64, 6, 12
 
@@ -41,7 +47,7 @@ def test_it_is_log_variance_and_logistic_regression_on_the_same_splits(run):
     data, labels, people = task()
     results = run((data, labels, people))
     features = np.log(data.astype(np.float64).var(axis=2) + 1e-12)
-    splits = {r.fold: r for r in results.results.runs if r.optimizer == "afor"}
+    splits = {r.fold: r for r in results.results.runs if r.method == "afor"}
     scores = []
     for run_ in splits.values():
         trained = re.match(r"\[\[(.*?)\]", run_.protocol["split"])[1].split(",")
@@ -62,8 +68,8 @@ def test_the_row_and_the_advice_are_shown_and_it_is_not_compared(run):
     notes = " ".join(table.notes)
     assert "a linear model gets" in notes
     assert "raise the learning rate or the number of epochs" in notes
-    assert {r["optimizer"] for r in table.records} == {"adamw", "afor"}
-    assert {c.optimizer for c in results.results.comparisons} == {"afor"}
+    assert {r["method"] for r in table.records} == {"adamw", "afor"}
+    assert {c.method for c in results.results.comparisons} == {"afor"}
 
 
 def test_it_is_fitted_once_and_belongs_to_its_own_data(run, monkeypatch):
@@ -88,12 +94,25 @@ def test_it_can_be_switched_off_and_is_left_out_where_it_is_not_cheap(run, tmp_p
     assert "Linear model" not in str(results.table())
     monkeypatch.setattr(linear_reference, "MAX_FIT_VALUES", 1)
     assert run(task()).results.linear("notebook", "eegnet", "accuracy") is None
-    assert not reference_file(tmp_path / "x.db", "notebook").exists()
+    with open_store(tmp_path / "x.db") as store:
+        assert store.linear_fits() == {}
 
 
-def test_a_damaged_file_is_no_reference_and_no_error(run, tmp_path):
-    results = run(task())
-    reference_file(tmp_path / "x.db", "notebook").write_text("{")
-    again = run(task())
-    assert again.to_rows() == results.to_rows()
-    assert again.results.linear("notebook", "eegnet", "accuracy") is not None  # fitted anew
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+def test_it_goes_with_the_runs_into_exports_merged_and_repaired_stores(run, tmp_path, kind):
+    known = run(task()).results.linear("notebook", "eegnet", "nll")
+    source, exported, merged = (tmp_path / name for name in ("x.db", f"runs.{kind}", "merged.db"))
+    with open_store(source) as store, open_or_create(merged) as target:
+        write_export(export_rows(store), exported, kind)
+        target.merge(store)
+    repair(source, tmp_path / "repaired.db")
+    for path in (exported, merged, tmp_path / "repaired.db"):
+        assert Results.open([path], baseline=None).linear("notebook", "eegnet", "nll") == known
+
+
+def test_an_altered_fit_is_noticed(run, tmp_path):
+    run(task())
+    with closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE linear SET metrics = replace(metrics, '0.', '1.')")
+    with open_store(tmp_path / "x.db") as store, pytest.raises(StoreError, match="linear fit"):
+        store.results()

@@ -39,9 +39,11 @@ def test_without_a_terminal_it_writes_plain_lines(cells, capsys):
     assert out == ""
     assert "\x1b" not in err
     lines = err.splitlines()
-    assert lines.pop(0) == "synthetic: synthetic subjects"
+    assert lines.pop(0) == "synthetic: computed subjects, not recordings of people"
     assert lines[0].startswith("tiny: 0 of 12 runs · starting 2 workers")
-    assert re.match(r"failed: synthetic × tiny × b, fold 0, draw 0 \(\w{12}\): no luck", lines[1])
+    assert re.match(
+        r"failed: synthetic × tiny × b, fold 0, repetition 0 \(\w{12}\): no luck", lines[1]
+    )
     assert "2 of 12 runs · 1 failed" in lines[2]
     assert "about 10 s left" in lines[2]  # ten runs of two seconds, two at a time
 

@@ -79,7 +79,7 @@ def test_a_real_network_gives_the_same_bits_across_workers_order_resume_and_shar
     expected = tiny.numbers(folder / "one.db")
     assert len(expected) == 6
     with open_store(folder / "one.db") as store:
-        histories = {c.optimizer: store.run(c.key).record.history for c in store.runs()}
+        histories = {c.method: store.run(c.key).record.history for c in store.runs()}
         assert store.run(store.runs()[0].key).environment["torch"]
     assert len({h[0].train_loss for h in histories.values()}) == 3  # three optimizers, not one
     tiny.run_here(folder / "two-shuffled.db", engine=Shuffled(2))
@@ -96,7 +96,7 @@ def test_a_complete_study_trains_nothing_and_the_splits_lie_beside_it(tiny):
     summary = tiny.run_inline()
     assert (summary.trained, summary.done, summary.open) == (0, 20, 0)
     text = (tiny.store.with_name("tiny.db.splits") / "synthetic.json").read_text("utf-8")
-    assert sum(len(fold["draws"]) for fold in json.loads(text)["folds"]) == 10
+    assert sum(len(fold["repetitions"]) for fold in json.loads(text)["folds"]) == 10
 
 
 def test_a_study_that_grows_trains_only_what_is_new(tiny):

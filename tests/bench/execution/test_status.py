@@ -1,4 +1,4 @@
-from afor.bench.execution.describe import describe_run
+from afor.bench.cli.results.runs import describe_run
 from afor.bench.execution.sources import open_sources
 from afor.bench.execution.status import remaining_s, status_of
 from afor.bench.store.database import open_store
@@ -7,7 +7,7 @@ from afor.bench.study.schema import load_study
 
 
 def test_counts_are_those_of_the_grid_and_time_is_told_from_measured_runs(tiny):
-    tiny.write(optimizers=("a", "raiser", "diverger"), subjects=3, draws=1)
+    tiny.write(optimizers=("a", "raiser", "diverger"), subjects=3, repetitions=1)
     tiny.run_here(part=(1, 2))
     study = load_study(str(tiny.file))
     plan = make_plan(study, open_sources(study))
@@ -16,7 +16,7 @@ def test_counts_are_those_of_the_grid_and_time_is_told_from_measured_runs(tiny):
         (found,) = status_of(store)["studies"]
         assert (found["planned"], found["open"]) == (9, 4)
         assert sum(found[word] for word in ("done", "diverged", "failed")) == 5
-        by_name = {cell["optimizer"]: cell for cell in found["conditions"]}
+        by_name = {cell["method"]: cell for cell in found["conditions"]}
         assert by_name["raiser"]["failed"] + by_name["raiser"]["open"] == 3
         left = remaining_s(store, plan.runs)
         assert left is not None

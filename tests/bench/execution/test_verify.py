@@ -14,7 +14,7 @@ from afor.bench.training.record import decode, encode
 
 @pytest.fixture
 def store(tiny):
-    tiny.write(optimizers=("a", "b", "raiser", "diverger"), subjects=3, draws=2)
+    tiny.write(optimizers=("a", "b", "raiser", "diverger"), subjects=3, repetitions=2)
     tiny.run_inline()
     with open_store(tiny.store, write=True) as opened:
         yield opened
@@ -64,7 +64,7 @@ def test_only_what_has_numbers_is_drawn_and_the_seed_decides_which(store):
 
 
 def test_a_run_that_two_studies_share_is_drawn_once(store, tiny):
-    tiny.write(name="second", optimizers=("a", "b"), subjects=3, draws=2)
+    tiny.write(name="second", optimizers=("a", "b"), subjects=3, repetitions=2)
     tiny.run_inline()
     keys = [cell.key for cell in sample_runs(store, None, 0, seed=0)]
     assert len(keys) == len(set(keys)) == 18
@@ -117,7 +117,7 @@ def test_other_data_than_then_is_refused_before_anything_is_trained(
     store, tiny, tmp_path, monkeypatch
 ):
     cells = sample_runs(store, None, 2, seed=0)
-    tiny.write(optimizers=("a",), subjects=4, draws=1)
+    tiny.write(optimizers=("a",), subjects=4, repetitions=1)
     other = open_sources(load_study(str(tiny.file)))
     monkeypatch.setattr("afor.bench.execution.verify.LocalEngine", None)
     with pytest.raises(DataError, match=r"synthetic: the data here is not the data run"):

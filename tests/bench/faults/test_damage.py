@@ -23,9 +23,10 @@ COLUMNS = {
     "runs": ("status", "reason", "elapsed_s", "finished_at", "sha256", "content"),
     "studies": ("name", "toml", "sha256"),
     "plan": (
-        *("study", "position", "dataset", "backbone", "optimizer", "fold", "draw", "key"),
+        *("study", "position", "dataset", "backbone", "method", "fold", "repetition", "key"),
         *("entry", "rate", "is_search", "protocol"),
     ),
+    "linear": ("metrics", "sha256"),
 }
 
 
@@ -108,7 +109,7 @@ def damage_rows(path, rng: random.Random) -> None:
 def sound(tiny, monkeypatch, filled_once):
     """A small store with runs of every status, closed; trained once, each test has a copy."""
     monkeypatch.chdir(tiny.folder)
-    tiny.write(optimizers=("adam", "afor", "raiser", "diverger"), subjects=3, draws=2)
+    tiny.write(optimizers=("adam", "afor", "raiser", "diverger"), subjects=3, repetitions=2)
 
     def train(folder):
         tiny.run_inline()
@@ -179,16 +180,16 @@ def change(path, *statements):
 
 
 SWAP = (
-    "UPDATE plan SET optimizer = 'x' WHERE optimizer = 'adam'",
-    "UPDATE plan SET optimizer = 'adam', entry = 'adam' WHERE optimizer = 'afor'",
-    "UPDATE plan SET optimizer = 'afor', entry = 'afor' WHERE optimizer = 'x'",
+    "UPDATE plan SET method = 'x' WHERE method = 'adam'",
+    "UPDATE plan SET method = 'adam', entry = 'adam' WHERE method = 'afor'",
+    "UPDATE plan SET method = 'afor', entry = 'afor' WHERE method = 'x'",
 )
 CHANGES = {
     "optimizers swapped": SWAP,
     "a fold": ("UPDATE plan SET fold = 7 WHERE fold = 1",),
     "a learning rate": ("UPDATE plan SET rate = rate * 2",),
     "a run listed twice": (
-        "UPDATE plan SET key = (SELECT min(key) FROM plan) WHERE optimizer = 'adam'",
+        "UPDATE plan SET key = (SELECT min(key) FROM plan) WHERE method = 'adam'",
     ),
 }
 CHANGES_OF_RUNS = {
@@ -221,9 +222,9 @@ def test_no_column_of_a_run_can_be_changed_unseen_by_tables_and_exports(sound, w
 @pytest.mark.parametrize(
     "statement",
     [
-        "DELETE FROM plan WHERE optimizer = 'adam'",
+        "DELETE FROM plan WHERE method = 'adam'",
         "DELETE FROM studies",
-        "UPDATE studies SET toml = replace(toml, 'draws = 2', 'draws = 9')",
+        "UPDATE studies SET toml = replace(toml, 'repetitions = 2', 'repetitions = 9')",
         "CREATE TRIGGER t AFTER INSERT ON runs BEGIN DELETE FROM plan; END",
     ],
 )

@@ -15,7 +15,7 @@ def limit_files(size):
 
 
 def test_a_full_disk_is_a_clean_error_and_the_study_goes_on_after(tiny):
-    tiny.write(draws=4, padding=400)  # 40 runs of some 9 kB
+    tiny.write(repetitions=4, padding=400)  # 40 runs of some 9 kB
     text = tiny.run("-j", "2", code=4, preexec_fn=limit_files(100_000))
     assert "Traceback" not in text
     assert "run the same" in text
@@ -55,7 +55,7 @@ def test_sqlite_reporting_a_full_disk_keeps_all_rows_and_takes_more_later(tiny):
 
 
 def test_a_spool_file_cut_at_any_point_is_quarantined_and_never_counted(tiny):
-    tiny.write(optimizers=("a",), subjects=3, draws=1)
+    tiny.write(optimizers=("a",), subjects=3, repetitions=1)
     tiny.run_inline()
     with open_store(tiny.store) as store:
         whole = wrap(next(iter(store.contents())))

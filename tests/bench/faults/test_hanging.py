@@ -6,11 +6,12 @@ from dataclasses import replace
 import psutil
 import pytest
 
+from afor.bench.cli.studies.status import print_status
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Died, Ended, Started
-from afor.bench.execution.status import print_status, read_running, status_of
-from afor.bench.execution.timing.run_times import LEAST_S, UNKNOWN_S, RunTimes
+from afor.bench.execution.run_times import LEAST_S, UNKNOWN_S, RunTimes
+from afor.bench.execution.status import read_running, status_of
 from afor.bench.store.database import open_store
 from afor.bench.store.lock import driver_of
 from afor.bench.store.spool import spool_folder
@@ -38,7 +39,7 @@ class Interfering:
 
 @posix
 def test_a_worker_that_is_stopped_for_ever_is_replaced_and_its_run_is_trained(tiny):
-    tiny.write(optimizers=("a",), subjects=3, draws=1, delay_s=0.2)
+    tiny.write(optimizers=("a",), subjects=3, repetitions=1, delay_s=0.2)
     before = set(psutil.Process().children())
 
     def stop_worker(_):
@@ -54,7 +55,7 @@ def test_a_worker_that_is_stopped_for_ever_is_replaced_and_its_run_is_trained(ti
 
 
 def test_a_run_that_always_exceeds_its_limit_fails_and_the_others_go_on(tiny):
-    tiny.write(optimizers=("a",), subjects=3, draws=1, delay_s=60.0)
+    tiny.write(optimizers=("a",), subjects=3, repetitions=1, delay_s=60.0)
     summary = tiny.run_here(engine=LocalEngine(3, limits=RunTimes(0.5)))
     assert summary.failed == 3
     with open_store(tiny.store) as store:
@@ -100,7 +101,7 @@ def test_a_time_limit_that_is_none_is_refused_and_dask_has_its_own():
 
 
 def test_status_says_who_runs_and_what_has_been_running_unusually_long(tiny, monkeypatch, capsys):
-    tiny.write(optimizers=("a", "b"), subjects=3, draws=1)
+    tiny.write(optimizers=("a", "b"), subjects=3, repetitions=1)
     seen = []
 
     def look(event):
@@ -155,7 +156,7 @@ def test_asking_for_the_driver_takes_no_lock(tiny):
 def test_a_store_removed_during_a_run_is_written_anew_and_the_study_goes_on(tiny, what):
     import shutil
 
-    tiny.write(optimizers=("a", "b"), subjects=3, draws=1)
+    tiny.write(optimizers=("a", "b"), subjects=3, repetitions=1)
 
     def remove(_):
         shutil.rmtree(tiny.store.parent) if what == "folder" else tiny.store.unlink()
@@ -183,7 +184,7 @@ def test_a_store_removed_during_a_run_is_written_anew_and_the_study_goes_on(tiny
 
 @posix
 def test_a_store_removed_after_the_last_run_is_noticed_too(tiny):
-    tiny.write(optimizers=("a",), subjects=3, draws=1)
+    tiny.write(optimizers=("a",), subjects=3, repetitions=1)
 
     class Removing(Interfering):
         def run(self, jobs, sources, spool):
@@ -197,7 +198,7 @@ def test_a_store_removed_after_the_last_run_is_noticed_too(tiny):
 
 @posix
 def test_runs_of_a_store_that_was_replaced_are_kept_beside_the_other_file(tiny):
-    tiny.write(optimizers=("a",), subjects=3, draws=1)
+    tiny.write(optimizers=("a",), subjects=3, repetitions=1)
 
     def replace(_):
         tiny.store.rename(tiny.store.with_name("away.db"))
@@ -211,7 +212,7 @@ def test_runs_of_a_store_that_was_replaced_are_kept_beside_the_other_file(tiny):
 
 @posix
 def test_a_driver_whose_store_is_removed_ends_with_code_4(tiny, workers_of):
-    tiny.write(optimizers=("a", "b"), subjects=5, draws=2, delay_s=0.3)
+    tiny.write(optimizers=("a", "b"), subjects=5, repetitions=2, delay_s=0.3)
     driver = tiny.start("-j", "1")
     workers_of(driver)
     while len(tiny.trainings()) < 3:

@@ -44,7 +44,7 @@ def complete(tiny, finished):
 def test_a_driver_killed_at_random_moments_loses_and_repeats_no_finished_run(
     tiny, workers_of, assert_gone, kill
 ):
-    tiny.write(optimizers=("a", "b", "c"), draws=4, delay_s=0.03)  # 60 runs
+    tiny.write(optimizers=("a", "b", "c"), repetitions=4, delay_s=0.03)  # 60 runs
     finished = kill_drivers(tiny, 5, 1, workers_of, assert_gone, kill)
     complete(tiny, finished)
     assert len(tiny.finished()) == 60
@@ -56,7 +56,9 @@ def test_a_driver_killed_at_random_moments_loses_and_repeats_no_finished_run(
 def test_two_hundred_kills_of_a_driver_lose_and_repeat_no_finished_run(
     tiny, workers_of, assert_gone, kill
 ):
-    tiny.write(optimizers=tuple("abcdefghijkl"), subjects=10, draws=5, delay_s=0.15)  # 600 runs
+    tiny.write(
+        optimizers=tuple("abcdefghijkl"), subjects=10, repetitions=5, delay_s=0.15
+    )  # 600 runs
     finished = kill_drivers(tiny, 200, 2, workers_of, assert_gone, kill)
     complete(tiny, finished)
     assert len(tiny.finished()) == 600
@@ -79,7 +81,7 @@ def kill_workers(tiny, kills, seed, workers_of):
 
 
 def test_killed_workers_are_replaced_and_the_numbers_stay_the_same(tiny, workers_of):
-    tiny.write(optimizers=("a", "b", "c"), draws=4, delay_s=0.1)  # 60 runs
+    tiny.write(optimizers=("a", "b", "c"), repetitions=4, delay_s=0.1)  # 60 runs
     assert kill_workers(tiny, 4, 3, workers_of) == 4
     calm = tiny.folder / "results" / "calm.db"
     tiny.call("--store", calm)
@@ -90,7 +92,9 @@ def test_killed_workers_are_replaced_and_the_numbers_stay_the_same(tiny, workers
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_a_hundred_kills_of_workers_change_nothing(tiny, workers_of):
-    tiny.write(optimizers=tuple("abcdefghijkl"), subjects=10, draws=5, delay_s=0.15)  # 600 runs
+    tiny.write(
+        optimizers=tuple("abcdefghijkl"), subjects=10, repetitions=5, delay_s=0.15
+    )  # 600 runs
     assert kill_workers(tiny, 100, 4, workers_of) == 100
     calm = tiny.folder / "results" / "calm.db"
     tiny.call("--store", calm)
@@ -98,7 +102,7 @@ def test_a_hundred_kills_of_workers_change_nothing(tiny, workers_of):
 
 
 def test_a_run_that_kills_its_worker_three_times_fails_and_the_rest_goes_on(tiny):
-    tiny.write(optimizers=("a", "killer", "raiser", "diverger"), subjects=3, draws=1)
+    tiny.write(optimizers=("a", "killer", "raiser", "diverger"), subjects=3, repetitions=1)
     text = tiny.call("-j", "1", code=1)
     assert "its worker died 3 times" in text
     assert "killed by SIGKILL" in text
@@ -128,7 +132,7 @@ def stop(driver, sign) -> str:
 def test_ctrl_c_and_sigterm_stop_in_seconds_say_how_to_go_on_and_lose_nothing(
     tiny, workers_of, assert_gone, sign
 ):
-    tiny.write(draws=4, delay_s=30.0)
+    tiny.write(repetitions=4, delay_s=30.0)
     driver = tiny.start("-j", "2")
     workers = workers_of(driver, at_least=2)
     while not tiny.trainings():
@@ -141,7 +145,7 @@ def test_ctrl_c_and_sigterm_stop_in_seconds_say_how_to_go_on_and_lose_nothing(
 def test_verify_stopped_in_its_trainings_exits_in_seconds_and_leaves_the_store_as_it_was(
     tiny, workers_of, assert_gone, sign
 ):
-    tiny.write(subjects=3, draws=1, delay_if_told_s=30.0)
+    tiny.write(subjects=3, repetitions=1, delay_if_told_s=30.0)
     tiny.run_inline()
     store = tiny.store.read_bytes()
     seen = len(tiny.trainings())
@@ -163,7 +167,7 @@ def test_verify_stopped_in_its_trainings_exits_in_seconds_and_leaves_the_store_a
 
 
 def test_two_drivers_on_one_store_train_nothing_twice(tiny, workers_of):
-    tiny.write(draws=4, delay_s=0.05)
+    tiny.write(repetitions=4, delay_s=0.05)
     first = tiny.start("-j", "2")
     workers_of(first)
     refused = tiny.call("-j", "2", code=4)
@@ -174,7 +178,7 @@ def test_two_drivers_on_one_store_train_nothing_twice(tiny, workers_of):
 
 
 def test_status_answers_while_a_driver_writes(tiny, workers_of):
-    tiny.write(draws=4, delay_s=0.05)
+    tiny.write(repetitions=4, delay_s=0.05)
     driver = tiny.start("-j", "1")
     workers_of(driver)
     while len(tiny.trainings()) < 5:

@@ -20,7 +20,7 @@ def train(spec, source):
     text = json.dumps(spec, sort_keys=True)
     key = hashlib.sha256(text.encode()).hexdigest()
     if log := os.environ.get("TINY_LOG"):
-        place = [spec["optimizer"]["name"], spec["split"]["fold"], spec["split"]["draw"]]
+        place = [spec["optimizer"]["name"], spec["split"]["fold"], spec["split"]["repetition"]]
         descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         os.write(descriptor, (json.dumps(place) + "\n").encode())
         os.close(descriptor)

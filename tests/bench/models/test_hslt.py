@@ -5,6 +5,7 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.models.dataset_shapes import DATASET_SHAPES
 from afor.bench.models.hslt import HSLT
 from afor.bench.models.input_shape import InputShape
+from afor.bench.models.registry import build_backbone
 
 
 @pytest.mark.parametrize("tokenizer", ["conv", "de", "linear"])
@@ -63,5 +64,5 @@ def test_the_tokenizer_alone_adds_to_the_check_figure(tokenizer, added):
 
 
 def test_an_unknown_tokenizer_is_refused(six_channels):
-    with pytest.raises(ConfigError, match="tokenizer must be one of conv, de, linear"):
-        HSLT(six_channels, tokenizer="wavelet")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"tokenizer = 'wavelet' .* 'conv', 'de' or 'linear'"):
+        build_backbone("hslt", six_channels, tokenizer="wavelet")

@@ -183,9 +183,15 @@ def test_a_braindecode_model_that_wants_positions_gets_them(monkeypatch):
                 raise ValueError("chs_info not specified.")  # braindecode's words
             self.positions = np.array([channel["loc"][:3] for channel in chs_info])
 
+    class Demands(Positions):
+        def __init__(self, n_chans, n_outputs, n_times, sfreq, chs_info):
+            super().__init__(n_chans, n_outputs, n_times, sfreq, chs_info)
+
     monkeypatch.setattr(sys.modules["braindecode.models"], "Positions", Positions, raising=False)
+    monkeypatch.setattr(sys.modules["braindecode.models"], "Demands", Demands, raising=False)
     shape = InputShape(("C3", "Cz", "C4"), samples=250, rate_hz=250, classes=4)
     positions = build_backbone("braindecode:Positions", shape).positions
+    assert np.array_equal(positions, build_backbone("braindecode:Demands", shape).positions)
     assert positions[0, 0] < positions[1, 0] < positions[2, 0]  # from left to right
     with pytest.raises(ConfigError, match="channel 0, channel 1 is no name of the 10-05 system"):
         build_backbone("braindecode:Positions", InputShape.unnamed(2, 250, 250, 4))

@@ -13,8 +13,12 @@ import torch
 
 from afor.bench import compare, open_results, parse_study
 from afor.bench.common.errors import ConfigError, DataError
+from afor.bench.execution.forecast import StepTimes
+from afor.bench.execution.sources import open_sources
 from afor.bench.notebook.compare import _methods
+from afor.bench.notebook.session import Sizes, with_sizes
 from afor.bench.notebook.trials import as_trials, write_trials
+from afor.bench.store.database import open_store
 
 RATE = 64
 ROOT = Path(__file__).parents[3]
@@ -46,6 +50,7 @@ def run(folder):
     def call(**changes):
         options = {
             "rate_hz": RATE, "max_epochs": 1, "batch_size": 8, "workers": 1, "progress": False,
+            "lr": 1e-3,
             "store": folder / "x.db", "cache_dir": folder / "cache",
         }  # fmt: skip
         return compare(*arrays(), **{**options, **changes})
@@ -61,8 +66,8 @@ def results(run):
 def test_every_person_is_tested_once_by_every_optimizer(results):
     rows = results.to_rows()
     assert len(rows) == 2 * 4
-    assert {row["optimizer"] for row in rows} == {"adamw", "afor"}
-    assert sorted(row["test_subjects"] for row in rows if row["optimizer"] == "afor") == [
+    assert {row["method"] for row in rows} == {"adamw", "afor"}
+    assert sorted(row["test_subjects"] for row in rows if row["method"] == "afor") == [
         "p0", "p1", "p2", "p3",
     ]  # fmt: skip
     assert results.baseline == "adamw"
@@ -72,12 +77,12 @@ def test_the_same_call_trains_nothing_again_and_a_longer_one_only_the_rest(run, 
     keys = {row["key"] for row in results.to_rows()}
     again = run(progress=True)
     assert {row["key"] for row in again.to_rows()} == keys
-    assert "8/8" in capsys.readouterr().out
+    assert "notebook: 8 of 8 runs" in capsys.readouterr().err
 
 
-def test_a_control_is_the_baseline_under_another_seed(run):
-    rows = run(control=True, store=None, name="with-control").to_rows()
-    assert {row["optimizer"] for row in rows} == {"adamw", "afor", "adamw_seed_1"}
+def test_a_control_is_the_baseline_under_another_seed(run, folder):
+    rows = run(control=True, store=folder / "with-control.db", name="with-control").to_rows()
+    assert {row["method"] for row in rows} == {"adamw", "afor", "adamw_seed_1"}
 
 
 def test_a_result_stays_what_it_was_when_the_next_one_takes_its_name(run, results, folder):
@@ -171,7 +176,8 @@ def test_what_a_worker_cannot_build_again_is_refused(run):
 
     for backbone, words in (
         (torch.nn.Linear(1, 1), "builds it anew"),
-        (Local, "defined inside another function"),
+        (Local, "not inside another function"),
+        (lambda _: Local(), "<lambda> has no name of its own"),
         (partial(Local, 3), "settings by name"),
     ):
         with pytest.raises(ConfigError, match=words):
@@ -190,7 +196,7 @@ def test_frame_figures_and_report_come_from_the_same_runs(results, folder, monke
     pytest.importorskip("pandas")
     frame = results.to_frame()
     assert len(frame) == 8
-    mean = frame[frame.optimizer == "afor"].accuracy.mean()
+    mean = frame[frame.method == "afor"].accuracy.mean()
     assert f"{100 * mean:.2f}" in results._repr_html_()
     assert results.plot_gain().axes
     assert len(results.plot_folds().axes[0].get_yticks()) == 4
@@ -215,6 +221,8 @@ def test_a_finished_store_opens_as_the_same_object(results):
         ({"baseline": "adam"}, "baseline 'adam' is not one of the methods adamw, afor"),
         ({"optimizers": ["adamw", "afro"]}, 'Did you mean "afor"'),
         ({"max_epochs": 0}, "max_epochs"),
+        ({"metric": "accurac_y"}, "'accurac_y'. Did you mean 'accuracy'"),
+        ({"minutes": "5"}, "minutes='5': expected a number above 0"),
     ],
 )
 def test_a_wrong_argument_is_refused_in_a_sentence(run, changes, words):
@@ -350,7 +358,7 @@ def test_networks_and_schedules_are_compared_with_each_other(tmp_path):
         progress=False,
     )
     rows = results.to_rows()
-    assert {row["optimizer"] for row in rows} == {"eegnet", "eegnet_cosine", "hslt"}
+    assert {row["method"] for row in rows} == {"eegnet", "eegnet_cosine", "hslt"}
     assert {row["backbone"] for row in rows} == {"by_method"}
     assert len(rows) == 9
     assert "network by method, 3 folds" in repr(results.table("main"))
@@ -366,5 +374,84 @@ def test_the_networks_of_compare_are_methods_with_every_optimizer(tmp_path):
     assert [(e["name"], e["use"], e["backbone"]["name"]) for e in entries] == [
         ("eegnet", "adamw", "eegnet"), ("hslt", "adamw", "hslt")
     ]  # fmt: skip
+    classes = [partial(torch.optim.Adam, betas=(0.9, 0.99)), {"name": "adam_b", "use": "adam"}]
+    assert _methods(None, None, classes, tmp_path) == [
+        {"name": "adam", "settings": {"betas": [0.9, 0.99]}}, {"name": "adam_b", "use": "adam"}
+    ]  # fmt: skip
     names = [e["name"] for e in _methods(["adam", "afor"], ["eegnet", "hslt"], None, tmp_path)]
     assert names == ["eegnet_adam", "eegnet_afor", "hslt_adam", "hslt_afor"]
+
+
+def test_without_a_rate_three_are_tried_with_the_baseline_first(run, folder, capsys):
+    path = folder / "searched.db"
+    results = run(lr=None, store=path, progress=True)
+    out = capsys.readouterr().out
+    assert "searched first: adamw at 0.001, 0.003, 0.01 on 2 folds, 6 runs, about" in out
+    assert "lr=RATE skips it" in out
+    with open_store(path) as store:
+        assert {(c.entry, c.rate) for c in store.runs() if c.is_search} == {
+            ("adamw", 1e-3), ("adamw", 3e-3), ("adamw", 1e-2),
+        }  # fmt: skip
+        (rate,) = {cell.rate for cell in store.runs("notebook")}
+    assert f"learning rate of notebook × eegnet × adamw: {rate:g}" in out
+    assert len(results.to_rows()) == 2 * 4
+    assert "lr_search" not in out
+
+
+class FakeTimes:
+    """Every step takes a hundredth of a second, evaluation nothing."""
+
+    def times(self, *_):
+        return StepTimes(0.01, 0.0)
+
+
+@pytest.fixture(scope="module")
+def sizes(folder):
+    options = {"n_subjects": 12, "trials": 16, "channels": ["C3", "C4"]}
+    study = parse_study(
+        {
+            "name": "x",
+            "datasets": [{"name": "synthetic", "options": options}],
+            "backbones": ["eegnet"],
+            "optimizers": ["adamw", "afor"],
+            "training": {"max_epochs": 60, "patience": 60, "batch_size": 32},
+            "lr_search": [1e-3, 1e-2],
+        }
+    )
+    return Sizes(study, open_sources(study, folder / "cache"), FakeTimes(), workers=1)
+
+
+def test_a_limited_time_gives_epochs_before_folds_and_folds_before_repetitions(sizes):
+    def chosen(seconds):
+        study = sizes.largest(seconds)
+        return study.training.max_epochs, study.datasets[0].folds, study.protocol.repetitions
+
+    assert chosen(1) == (3, 6, 1)  # the least, though it does not fit
+    epochs = [chosen(seconds)[0] for seconds in (1, 10, 20, 40, 100)]
+    assert epochs == sorted(epochs)
+    assert len(set(epochs)) > 2
+    full = sizes.seconds(with_sizes(sizes.study, repetitions=1))
+    assert chosen(full + 1) == (60, 12, 1)
+    some = chosen(0.8 * full)
+    assert (some[0], some[2]) == (60, 1)
+    assert 6 < some[1] < 12
+    for seconds in (20, 40, 100):
+        assert sizes.seconds(sizes.largest(seconds)) <= seconds
+
+
+def test_the_end_says_what_more_time_would_change(sizes):
+    text = sizes.describe(sizes.largest(1), None, 61)
+    assert "up to 3 epochs, 6 folds, 1 repetition." in text
+    assert "More time would give up to 60 epochs, 12 folds, 5 repetitions: about" in text
+    full = with_sizes(sizes.study, repetitions=5)
+    assert "would change nothing" in sizes.describe(full, None, 1)
+
+
+def test_minutes_are_kept_and_the_result_says_what_was_done(run, folder):
+    results = run(lr=None, minutes=0.5, max_epochs=4, store=folder / "timed.db")
+    assert results.spent.startswith("In ")
+    assert "learning rate of notebook × eegnet × adamw" in results.spent
+    assert results.spent in str(results)
+    assert "More time would" in results._repr_html_()
+    with pytest.raises(ConfigError, match="minutes=0: expected a number above 0"):
+        run(minutes=0)

@@ -18,7 +18,7 @@ METRICS = ["accuracy", "weighted_f1"]
 @pytest.fixture(scope="module")
 def simulated():
     gains = {"adam": 0.0, "adam_seed_1": 0.0, "afor": 0.02}
-    return simulate_results(gains, datasets=["bci2a", "isruc"], draws=2)
+    return simulate_results(gains, datasets=["bci2a", "isruc"], repetitions=2)
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +53,16 @@ def test_every_run_and_every_comparison_is_in_the_charts(data, simulated, result
     assert first[5] == [round(run.metrics[metric], DIGITS) for metric in METRICS]
     assert data["subjects"]["bci2a"]["3"] == "s04"
     comparisons = results.comparisons
-    assert [entry["optimizer"] for entry in data["comparisons"]] == ["afor"] * len(comparisons)
+    assert [entry["method"] for entry in data["comparisons"]] == ["afor"] * len(comparisons)
     for entry, comparison in zip(data["comparisons"], comparisons, strict=True):
         assert entry["gain"] == pytest.approx(comparison.gain, abs=1e-6)
-        assert entry["sentence"].startswith(("AFOR is better", "Undecided", "No difference"))
+        assert entry["lines"][0].startswith(("AFOR is better", "Undecided", "No difference"))
 
 
 def test_an_interval_without_ends_and_a_missing_metric_are_null():
-    results, expected = simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["bci2a"], draws=1)
+    results, expected = simulate_results(
+        {"adam": 0.0, "afor": 0.02}, datasets=["bci2a"], repetitions=1
+    )
     few = [run for run in results if run.fold < 2]
     few[0].metrics["kappa"] = 0.5
     shown = chart_data(Results.of(few, expected, metrics=["accuracy", "kappa"]))
@@ -82,7 +84,7 @@ def test_curves_average_the_runs_that_are_still_training(simulated):
     }
     results._training.append(Training(curves, {}, {}))
     (curve,) = chart_data(results)["curves"]  # no replicates
-    assert (curve["dataset"], curve["optimizer"], curve["runs"]) == ("isruc", "afor", 2)
+    assert (curve["dataset"], curve["method"], curve["runs"]) == ("isruc", "afor", 2)
     assert curve["mean"] == [1.5, 3.0]
     assert curve["low"] == [1.25, 3.0]
     assert curve["validation"] == [2.5, 4.0]

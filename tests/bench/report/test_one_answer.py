@@ -32,7 +32,11 @@ def random_study(seed, folder):
     datasets = list(rng.permutation(["bci2a", "isruc"])[: rng.integers(1, 3)])
     backbones = ["eegnet", "acrnn"][: rng.integers(1, 3)]
     runs, expected = simulate_results(
-        gains, datasets=datasets, backbones=backbones, draws=int(rng.integers(1, 4)), seed=seed
+        gains,
+        datasets=datasets,
+        backbones=backbones,
+        repetitions=int(rng.integers(1, 4)),
+        seed=seed,
     )
     rounded = [  # few windows, so that folds tie
         replace(run, metrics={name: round(240 * v) / 240 for name, v in run.metrics.items()})
@@ -49,7 +53,7 @@ def random_study(seed, folder):
     kept = [run for run in rounded if rng.random() >= lost]
     kept = [
         replace(run, metrics={"weighted_f1": run.metrics["weighted_f1"]})
-        if run.optimizer == "mars" and seed % 4 == 0
+        if run.method == "mars" and seed % 4 == 0
         else run
         for run in kept
     ]
@@ -63,7 +67,7 @@ def random_study(seed, folder):
 
 
 def key_of(record):
-    return tuple(record[name] for name in ("dataset", "backbone", "optimizer", "metric"))
+    return tuple(record[name] for name in ("dataset", "backbone", "method", "metric"))
 
 
 def same(one, other):
@@ -74,9 +78,7 @@ def same(one, other):
 def test_every_view_gives_the_same_numbers(seed, tmp_path):
     whole, paths = random_study(seed, tmp_path)
     opened = Results.open(paths)
-    expected = {
-        (c.dataset, c.backbone, c.optimizer, c.metric): c for c in whole.needed_comparisons()
-    }
+    expected = {(c.dataset, c.backbone, c.method, c.metric): c for c in whole.needed_comparisons()}
 
     # the statistics, also by the command line
     words = ["judge", *map(str, rev_or_not(paths, seed)), "--json"]
@@ -89,15 +91,16 @@ def test_every_view_gives_the_same_numbers(seed, tmp_path):
         assert (row["gain"], row["interval_low"], wins) == (c.gain, c.interval[0], c.won_tied_lost)
         assert row["verdict"] == (c.decision and c.decision.value)
         assert (shown["gain"], shown["p_two_sided"]) == (row["gain"], row["p_two_sided"])
-        assert shown["sentence"] == row["sentence"]
+        lines = [row[line] for line in ("what", "sure", "then")]
+        assert [shown[line] for line in ("what", "sure", "then")] == lines
         blind = not (row["above_guessing"] or row["baseline_above_guessing"])
         assert (row["verdict"] == "no verdict") == (blind and c.complete)
-        assert ("neither network is better than guessing" in row["sentence"]) == (
+        assert ("neither network is better than guessing" in row["what"]) == (
             row["verdict"] == "no verdict"
         )
         if row["verdict"] == "no verdict":
             assert (row["folds_needed_low"], shown["folds_needed_low"]) == (None, None)
-            assert not re.search("equal|better than Adam|worse|settle", row["sentence"])
+            assert not re.search("equal|better than Adam|worse|settle", " ".join(lines))
 
     # every other table that these results hold, and the notebook's
     for name in FROM_RESULTS:
@@ -111,7 +114,7 @@ def test_every_view_gives_the_same_numbers(seed, tmp_path):
             assert all(same(one[field], other[field]) for field in one), name
         for row in table.records if name == "main" else ():
             c = expected.get(key_of(row))
-            assert row["gain"] == (c.gain if c and row["optimizer"] in opened.methods else None)
+            assert row["gain"] == (c.gain if c and row["method"] in opened.methods else None)
             if c:
                 assert row["verdict"] == (c.decision and c.decision.value)
                 assert row["above_guessing"] == (c.learned and c.learned.above)
@@ -137,7 +140,7 @@ def test_every_view_gives_the_same_numbers(seed, tmp_path):
         assert sorted(shown) == pytest.approx(sorted(gains), abs=1e-9)
     comparison = focus(opened)
     title = draw_figure("folds", opened).axes[0].get_title(loc="right")
-    c = expected[comparison.dataset, comparison.backbone, comparison.optimizer, metric]
+    c = expected[comparison.dataset, comparison.backbone, comparison.method, metric]
     mean, won = re.findall(r"mean gain ([+−]\d+\.\d\d); better in (\d+) of", title)[0]
     assert int(won) == c.won_tied_lost[0]
     assert float(mean.replace("−", "-")) == pytest.approx(100 * c.gain, abs=0.0051)
@@ -145,18 +148,18 @@ def test_every_view_gives_the_same_numbers(seed, tmp_path):
 
     # the plan of another study: refused from networks that guess
     for c in [c for c in expected.values() if c.complete and c.metric == metric][:1]:
-        named = ["--optimizer", c.optimizer, "--dataset", c.dataset, "--backbone", c.backbone]
+        named = ["--method", c.method, "--dataset", c.dataset, "--backbone", c.backbone]
         planned = CliRunner().invoke(app, ["power", *map(str, paths), *named, "--json"])
         assert (planned.exit_code != 0) == (c.is_blind or c.noise is None), planned.output
 
     # the report's embedded data, and what its chart of pairs makes of the runs
     data = chart_data(opened)
     for entry in data["comparisons"]:
-        c = expected[tuple(entry[k] for k in ("dataset", "backbone", "optimizer", "metric"))]
+        c = expected[tuple(entry[k] for k in ("dataset", "backbone", "method", "metric"))]
         assert entry["gain"] == round(c.gain, DIGITS)
         assert pairs_by_the_chart(data, entry) == c.won_tied_lost
-    sentences = {answer["sentence"] for answer in data["comparisons"]}
-    assert sentences == {r["sentence"] for r in rows}
+    in_lines = {tuple(answer["lines"]) for answer in data["comparisons"]}
+    assert in_lines == {tuple(filter(None, (r["what"], r["sure"], r["then"]))) for r in rows}
     page = render_report(opened)
     for value in (f"{100 * c.gain:+.2f}".replace("-", "−") for c in expected.values()
                   if c.metric != "nll"):  # fmt: skip
@@ -168,7 +171,7 @@ def test_every_view_gives_the_same_numbers(seed, tmp_path):
     exported = Results.open([export]).comparisons
     complete = {k: c.gain for k, c in expected.items()}
     for c in exported:
-        assert c.gain == complete[c.dataset, c.backbone, c.optimizer, c.metric]
+        assert c.gain == complete[c.dataset, c.backbone, c.method, c.metric]
 
 
 def rev_or_not(paths, seed):
@@ -201,13 +204,13 @@ def pairs_by_the_chart(data, entry):
     sign = data["metrics"][position]["sign"]
     folds: dict[int, list[tuple[float, float]]] = {}
     values = {}
-    for d, b, o, fold, draw, numbers in data["runs"]:
+    for d, b, o, fold, repetition, numbers in data["runs"]:
         names = (data["datasets"][d]["name"], data["backbones"][b]["name"])
         if names == (entry["dataset"], entry["backbone"]) and numbers[position] is not None:
-            values[data["optimizers"][o]["name"], fold, draw] = numbers[position]
-    for (name, fold, draw), value in values.items():
-        other = values.get((data["baseline"], fold, draw))
-        if name == entry["optimizer"] and other is not None:
+            values[data["methods"][o]["name"], fold, repetition] = numbers[position]
+    for (name, fold, repetition), value in values.items():
+        other = values.get((data["baseline"], fold, repetition))
+        if name == entry["method"] and other is not None:
             folds.setdefault(fold, []).append((value, other))
     gains = [
         sign * (np.mean([a for a, _ in pairs]) - np.mean([b for _, b in pairs]))

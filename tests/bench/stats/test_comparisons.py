@@ -6,13 +6,14 @@ import pytest
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
+from afor.bench.report.tables.comparisons import comparison_table
 from afor.bench.report.tables.formats import to_markdown
-from afor.bench.report.tables.main import comparison_table, main_table
+from afor.bench.report.tables.main import main_table
 from afor.bench.stats.comparisons import (
     compare,
     compare_all,
-    control_optimizers,
-    main_optimizers,
+    control_methods,
+    main_methods,
     mean_ranks,
 )
 from afor.bench.stats.design.simulated import simulate_results
@@ -30,7 +31,7 @@ def simulated():
 
 
 def of(comparisons, optimizer):
-    return next(c for c in comparisons if c.optimizer == optimizer)
+    return next(c for c in comparisons if c.method == optimizer)
 
 
 def test_a_known_gain_is_found_better_and_a_known_loss_worse(simulated):
@@ -54,7 +55,7 @@ def test_a_known_gain_is_found_better_and_a_known_loss_worse(simulated):
 
 def test_an_incomplete_cell_is_never_significant(simulated):
     results, expected = simulated
-    lacking = [r for r in results if (r.optimizer, r.fold, r.draw) != ("afor", 8, 4)]
+    lacking = [r for r in results if (r.method, r.fold, r.repetition) != ("afor", 8, 4)]
     afor = of(compare(collect_conditions(lacking, expected), "bci2a", "eegnet", "accuracy"), "afor")
     assert afor.p_holm < 0.05
     assert not afor.complete
@@ -65,7 +66,7 @@ def test_an_incomplete_cell_is_never_significant(simulated):
 
 def test_an_incomplete_baseline_makes_all_comparisons_incomplete(simulated):
     results, expected = simulated
-    lacking = [r for r in results if (r.optimizer, r.fold) != ("adam", 8)]
+    lacking = [r for r in results if (r.method, r.fold) != ("adam", 8)]
     found = compare(collect_conditions(lacking, expected), "bci2a", "eegnet", "accuracy")
     assert not any(c.significant for c in found)
     assert {c.folds for c in found} == {8}
@@ -73,7 +74,7 @@ def test_an_incomplete_baseline_makes_all_comparisons_incomplete(simulated):
 
 def test_optimizers_without_runs_keep_their_place_in_the_family(simulated):
     results, expected = simulated
-    few = [r for r in results if r.optimizer in ("adam", "afor")]
+    few = [r for r in results if r.method in ("adam", "afor")]
     afor = of(compare(collect_conditions(few, expected), "bci2a", "eegnet", "accuracy"), "afor")
     assert afor.family == 6
     assert afor.p_holm == pytest.approx(6 / 512)
@@ -94,36 +95,36 @@ def test_everything_but_copies_and_marked_controls_is_compared():
     results, expected = simulate_results(dict.fromkeys(names, 0.0), datasets=["bci2a"])
     conditions = collect_conditions(results, expected)
     listed = [*PAPER_OPTIMIZERS, "afor_no_dc", "adamw_09945", "mine"]
-    assert main_optimizers(conditions) == listed
-    assert control_optimizers(conditions) == ["adam_again"]
+    assert main_methods(conditions) == listed
+    assert control_methods(conditions) == ["adam_again"]
     marked = collect_conditions(
-        [replace(r, role=Role(control=r.optimizer == "mine")) for r in results]
+        [replace(r, role=Role(control=r.method == "mine")) for r in results]
     )
-    assert "mine" not in main_optimizers(marked)
-    assert control_optimizers(marked) == ["mine"]
+    assert "mine" not in main_methods(marked)
+    assert control_methods(marked) == ["mine"]
 
 
 def test_where_all_but_one_are_controls_they_are_compared():
     results, _ = simulate_results({"adam": 0, "afor": 0}, datasets=["bci2a"])
-    marked = [replace(r, role=Role(control=r.optimizer == "afor")) for r in results]
-    assert main_optimizers(collect_conditions(marked)) == ["adam", "afor"]
+    marked = [replace(r, role=Role(control=r.method == "afor")) for r in results]
+    assert main_methods(collect_conditions(marked)) == ["adam", "afor"]
 
 
 def test_nothing_to_compare_is_an_error_that_names_what_is_there(simulated):
-    with pytest.raises(ConfigError, match=r"baseline 'lion'.*Optimizers here: adam, "):
+    with pytest.raises(ConfigError, match=r"baseline 'lion'.*Methods here: adam, "):
         compare_all(collect_conditions(*simulated), ["accuracy"], baseline="lion")
 
 
 def test_ranks_average_over_complete_blocks_and_share_ties(simulated):
     ranks = mean_ranks(collect_conditions(*simulated), "accuracy")
-    by_name = dict(zip(ranks.optimizers, ranks.mean_ranks, strict=True))
+    by_name = dict(zip(ranks.methods, ranks.mean_ranks, strict=True))
     assert (by_name["afor"], by_name["sophia"]) == (1.0, 7.0)
     assert len(ranks.tasks) == 2
     assert sum(ranks.mean_ranks) == pytest.approx(28)
     # Demšar 2006, Table 5: q at 5 % for seven methods is 2.949.
     assert ranks.critical_difference == pytest.approx(2.949 * math.sqrt(7 * 8 / 12), abs=0.002)
     results, expected = simulated
-    lacking = [r for r in results if r.dataset == "deap" or r.optimizer != "mars"]
+    lacking = [r for r in results if r.dataset == "deap" or r.method != "mars"]
     ranks = mean_ranks(collect_conditions(lacking, expected), "accuracy")
     assert ranks.tasks == (("deap", "eegnet"),)
     same = [replace(r, metrics={"accuracy": 0.5}) for r in results]
@@ -160,9 +161,9 @@ def test_less_is_better_for_the_likelihood_and_the_gain_says_so(simulated):
 
 
 def test_means_that_are_equal_but_for_rounding_are_ties():
-    results, expected = simulate_results({"adam": 0, "afor": 0}, datasets=["bci2a"], draws=2)
+    results, expected = simulate_results({"adam": 0, "afor": 0}, datasets=["bci2a"], repetitions=2)
     hits = {"adam": (235, 240), "afor": (237, 238)}  # of 240: both means are 237.5 of 240
-    equal = [replace(r, metrics={"accuracy": hits[r.optimizer][r.draw] / 240}) for r in results]
+    equal = [replace(r, metrics={"accuracy": hits[r.method][r.repetition] / 240}) for r in results]
     assert 235 / 240 + 240 / 240 != 237 / 240 + 238 / 240
     (found,) = compare(collect_conditions(equal, expected), "bci2a", "eegnet", "accuracy")
     assert found.won_tied_lost == (0, 9, 0)
@@ -180,7 +181,9 @@ def test_the_effect_size_is_mean_over_sd_and_undefined_without_spread(simulated)
 
 
 def test_a_value_that_cannot_be_squared_counts_as_not_finite():
-    results, expected = simulate_results({"adam": 0, "afor": 0.05}, datasets=["bci2a"], draws=2)
+    results, expected = simulate_results(
+        {"adam": 0, "afor": 0.05}, datasets=["bci2a"], repetitions=2
+    )
     huge = [replace(r, metrics={**r.metrics, "nll": 1e200}) for r in results]
     conditions = collect_conditions(huge, expected)
     assert not conditions["bci2a", "eegnet", "afor"].has("nll")

@@ -19,7 +19,7 @@ GUESS = math.log(4)
 
 
 def said(train, validation, *, best=5, max_epochs=20, diverged=0):
-    runs, expected = simulate_results({"adam": 0.0, "afor": 0.0}, datasets=["bci2a"], draws=1)
+    runs, expected = simulate_results({"adam": 0.0, "afor": 0.0}, datasets=["bci2a"], repetitions=1)
     protocol = {**runs[0].protocol, "max_epochs": str(max_epochs)}
     results = Results.of([replace(run, protocol=protocol) for run in runs], expected)
     curve = Curve(np.array(train), np.array(validation), best)
@@ -93,7 +93,7 @@ def test_a_task_trained_too_shortly_has_advice_and_trained_well_a_verdict(tmp_pa
 
     # on data that share no condition with the paper nothing of the paper appears
     page = render_report(well.results)
-    for words in ("Beside the paper", "deap", "--optimizer", "Mean rank", "the paper"):
+    for words in ("Beside the paper", "deap", "--method", "Mean rank", "the paper"):
         assert words not in page.split("<script")[0], words
     assert "notebook</h1>" in page
     assert "adamw, afor on notebook." in page

@@ -12,11 +12,11 @@ from afor.bench.store.results import RunResult
 from afor.bench.study.planned_runs import ExpectedRuns
 
 
-def run(optimizer="adam", fold=0, draw=0, accuracy=0.5, **changes):
+def run(method="adam", fold=0, repetition=0, accuracy=0.5, **changes):
     given = RunResult(
-        study="s", dataset="deap", backbone="eegnet", optimizer=optimizer, fold=fold, draw=draw,
-        test_subjects=(f"s{fold}",), metrics={"accuracy": accuracy}, majority_accuracy=0.5,
-        classes=2, test_windows=100,
+        study="s", dataset="deap", backbone="eegnet", method=method, fold=fold,
+        repetition=repetition, test_subjects=(f"s{fold}",), metrics={"accuracy": accuracy},
+        majority_accuracy=0.5, classes=2, test_windows=100,
     )  # fmt: skip
     return replace(given, **changes)
 
@@ -25,8 +25,8 @@ KEY = ("deap", "eegnet", "adam")
 
 
 def test_a_fold_counts_once_however_many_draws_it_has():
-    runs = [run(fold=0, draw=d, accuracy=a) for d, a in enumerate([0.4, 0.6])]
-    runs += [run(fold=1, draw=d, accuracy=0.9) for d in range(2)]
+    runs = [run(fold=0, repetition=d, accuracy=a) for d, a in enumerate([0.4, 0.6])]
+    runs += [run(fold=1, repetition=d, accuracy=0.9) for d in range(2)]
     condition = collect_conditions(runs)[KEY]
     assert condition.fold_values("accuracy") == {0: 0.5, 1: 0.9}
     mean, sd, n = condition.summary("accuracy")
@@ -50,7 +50,7 @@ def test_one_fold_has_no_spread_and_none_has_no_mean():
 def test_a_cell_knows_what_is_missing():
     conditions = collect_conditions(
         [run()],
-        [ExpectedRuns(*KEY, folds=2, draws=3), ExpectedRuns("deap", "eegnet", "afor", 2, 3)],
+        [ExpectedRuns(*KEY, folds=2, repetitions=3), ExpectedRuns("deap", "eegnet", "afor", 2, 3)],
     )
     assert (conditions[KEY].done, conditions[KEY].expected, conditions[KEY].complete) == (
         1,

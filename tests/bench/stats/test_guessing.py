@@ -37,9 +37,9 @@ from afor.bench.store.results import RunResult
 TRAIN, TEST = (60, 25, 15), (10, 20, 10)
 
 
-def run(fold=0, accuracy=0.5, train=TRAIN, test=TEST, optimizer="adam", **metrics):
+def run(fold=0, accuracy=0.5, train=TRAIN, test=TEST, method="adam", **metrics):
     return RunResult(
-        *("guess", "mine", "eegnet", optimizer, fold, 0, (f"s{fold}",)),
+        *("guess", "mine", "eegnet", method, fold, 0, (f"s{fold}",)),
         metrics={"accuracy": accuracy, **metrics},
         majority_accuracy=test[train.index(max(train))] / sum(test),
         classes=len(test),
@@ -52,7 +52,7 @@ def run(fold=0, accuracy=0.5, train=TRAIN, test=TEST, optimizer="adam", **metric
 def study(ours, theirs, metric="accuracy", **options):
     """Return results of two methods with these scores by fold."""
     runs = [
-        run(fold, **{metric: value}, optimizer=name, **options)
+        run(fold, **{metric: value}, method=name, **options)
         for name, values in (("adam", theirs), ("afor", ours))
         for fold, value in enumerate(values)
     ]
@@ -154,13 +154,13 @@ def test_two_networks_that_guess_have_no_verdict_anywhere(tmp_path):
     write_results(path, results.runs, ())
     invoke = CliRunner().invoke
     texts = {
-        "table": build_table("main", results).lead[0],
+        "table": " ".join(build_table("main", results).lead[0]),
         "notebook": StudyResults(results).verdict(),
         "judge": invoke(app, ["judge", str(path)]).stdout.replace("\n", " "),
         "JSON": json.dumps(
             json.loads(invoke(app, ["judge", str(path), "--json"]).stdout)[0]["rows"]
         ),
-        "chart": chart_data(results)["comparisons"][0]["sentence"],
+        "chart": chart_data(results)["comparisons"][0]["lines"][0],
         "power": str(invoke(app, ["power", str(path)]).exception),
         "report": render_report(results),
     }

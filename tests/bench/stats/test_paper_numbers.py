@@ -141,6 +141,6 @@ def test_the_papers_averages_follow_from_its_table():
 
 def test_the_paper_prints_one_method_twice_with_a_difference_beyond_its_margin():
     twice = [row for row in same_method_twice() if row.metric == "accuracy"]
-    assert [row.between_copies for row in twice] == [2.25, 2.14, 0.15, 3.06]
+    assert [row.between_replicates for row in twice] == [2.25, 2.14, 0.15, 3.06]
     assert [row.margin for row in twice] == [0.61, 0.91, 0.65, 0.85]
     assert len(same_method_twice()) == 8

@@ -96,7 +96,7 @@ def test_networks_on_the_same_people_do_not_count_as_more_people():
         gains = {("mine", f"net{i}"): 0.01 * (people + 0.2 * rng.normal(size=8)) for i in range(12)}
         (pooled,) = results_of(gains).pooled
         assert pooled.datasets == 1
-        wrong += pooled.p_two_sided < 0.05
+        wrong += pooled.evidence.p_two_sided < 0.05
     assert wrong / 200 < 0.09
 
 
@@ -106,7 +106,7 @@ def test_one_data_set_gives_the_exact_test_of_the_mean_over_networks():
     (pooled,) = results_of({("mine", "a"): one, ("mine", "b"): other}).pooled
     made = decide((one + other) / 2, margin=0.01)
     assert pooled.interval == pytest.approx(made.interval, abs=1e-12)
-    assert (pooled.p_two_sided, pooled.datasets) == (pytest.approx(made.p_two_sided), 1)
+    assert (pooled.evidence.p_two_sided, pooled.datasets) == (pytest.approx(made.p_two_sided), 1)
     assert math.isnan(pooled.i_squared)
     (twice,) = results_of({("mine", "a"): one, ("mine", "b"): one}).pooled
     (alone,) = results_of({("mine", "a"): one}).comparisons
@@ -139,7 +139,7 @@ def test_clear_effects_are_decided(gains, decision):
 
 def test_methods_without_any_difference_are_equal():
     (pooled,) = results_of({("a", "n"): [0.0] * 8, ("b", "n"): [0.0] * 8}).pooled
-    assert (pooled.gain, pooled.interval, pooled.p_two_sided) == (0.0, (0.0, 0.0), 1.0)
+    assert (pooled.gain, pooled.interval, pooled.evidence.p_two_sided) == (0.0, (0.0, 0.0), 1.0)
     assert pooled.decision.value == "equivalent"
     (lucky,) = results_of({("a", "n"): [0.0] * 8, ("b", "n"): [0.1] * 8}).pooled
     assert lucky.decision.value == "undecided"  # two data sets that differ decide nothing
@@ -150,11 +150,11 @@ def test_holm_covers_all_methods_and_missing_runs_leave_no_verdict():
         {"adam": 0.0, "afor": 0.01, "mars": 0.02, "adamw": 0.0}, datasets=["deap", "bci2a"]
     )
     pooled = Results.of(runs, expected, metrics=["accuracy"]).pooled
-    corrected = holm([c.p_two_sided for c in pooled], 3)
-    assert [c.p_different_holm for c in pooled] == corrected
+    corrected = holm([c.evidence.p_two_sided for c in pooled], 3)
+    assert [c.evidence.p_different_holm for c in pooled] == corrected
     assert len(pooled) == pooled[0].family == 3
     comparisons = compare_all(Results.of(runs[1:], expected).conditions, ["accuracy"])
-    assert {c.optimizer: c.complete for c in pool_tasks(comparisons)} == dict.fromkeys(
+    assert {c.method: c.complete for c in pool_tasks(comparisons)} == dict.fromkeys(
         ("adamw", "mars", "afor"), False
     )
     assert all(c.decision is None for c in pool_tasks(comparisons))
@@ -174,7 +174,7 @@ def test_tasks_on_which_both_guess_are_left_out_and_counted():
     (pooled,) = results.pooled
     assert (pooled.blind, pooled.datasets) == (1, 2)
     lead = build_table("comparisons", results).lead[0]
-    assert lead.startswith("Over 2 tasks (without 1 on which neither is better than guessing).")
+    assert lead[0].startswith("Over 2 tasks (without 1 on which neither is better than guessing).")
 
 
 def test_every_view_says_the_same_over_tasks(tmp_path):
@@ -190,11 +190,11 @@ def test_every_view_says_the_same_over_tasks(tmp_path):
     printed = json.loads(CliRunner().invoke(app, ["judge", str(path), "--json"]).stdout)
     (table,) = [entry for entry in printed if entry["table"] == "pooled"]
     assert [row["gain"] for row in table["rows"]] == [c.gain for c in results.pooled]
-    sentence = table["rows"][0]["sentence"]
-    assert f"ahead on {first.won_tied_lost[0]} of 6 tasks" in sentence
+    row = table["rows"][0]
+    assert f"ahead on {first.won_tied_lost[0]} of 6 tasks" in row["then"]
     for name in ("main", "comparisons"):
         lead = build_table(name, results).lead[0]
-        assert lead.startswith("Over 6 tasks on 3 data sets.")
-        assert sentence in lead
+        first_line = f"Over 6 tasks on 3 data sets. {row['what']}"
+        assert lead[:3] == (first_line, row["sure"], row["then"])
     assert "Over 6 tasks on 3 data sets." in render_report(results)
     assert "pooled over tasks" in render_report(results)

@@ -29,7 +29,8 @@ LONG = [
 
 def values_of(scores):
     return {
-        (run.dataset, run.optimizer, run.fold, run.draw): dict(run.metrics) for run in scores.runs
+        (run.dataset, run.method, run.fold, run.repetition): dict(run.metrics)
+        for run in scores.runs
     }
 
 
@@ -72,7 +73,7 @@ def test_several_metrics_tasks_and_repetitions():
     ]  # fmt: skip
     runs = read_scores(rows).runs
     assert len(runs) == 2 * 3 * 2 * 2
-    assert {run.draw for run in runs} == {0, 1}
+    assert {run.repetition for run in runs} == {0, 1}
     assert runs[0].metrics == {"accuracy": 0.5, "nll": 8.0}
     assert runs[0].test_subjects == ()  # a fold is no subject
     by_metric = [
@@ -185,13 +186,13 @@ def test_unpaired_units_get_a_sentence_and_no_verdict_or_are_left_out():
 def test_verdicts_are_those_of_our_own_format(tmp_path):
     made, _ = simulate_results({"a": 0.0, "b": 0.02, "c": 0.05}, datasets=["deap", "isruc"])
     theirs = [
-        {"pipeline": r.optimizer, "subject": r.fold, "dataset": r.dataset, "seed": r.draw,
+        {"pipeline": r.method, "subject": r.fold, "dataset": r.dataset, "seed": r.repetition,
          "accuracy": r.metrics["accuracy"]} for r in made
     ]  # fmt: skip
     (tmp_path / "ours.csv").write_text(results_csv(made))
     ours = Results.open([tmp_path / "ours.csv"], baseline="a", metrics=["accuracy"])
     judged = judge(theirs, baseline="a").results
-    keys = ("dataset", "metric", "optimizer", "evidence", "family", "p_holm", "complete")
+    keys = ("dataset", "metric", "method", "evidence", "family", "p_holm", "complete")
     assert [[getattr(c, k) for k in keys] for c in judged.comparisons] == [
         [getattr(c, k) for k in keys] for c in ours.comparisons
     ]
@@ -222,6 +223,6 @@ def test_judging_imports_neither_torch_nor_mne():
         "print([m for m in ('torch', 'mne', 'moabb', 'pandas', 'sklearn') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    verdict, modules = done.stdout.splitlines()
+    verdict, *_, modules = done.stdout.splitlines()
     assert "b is better than a" in verdict
     assert modules == "[]"

@@ -2,7 +2,7 @@ import pytest
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.variants import sensitivity_table
-from afor.bench.stats.comparisons import main_optimizers
+from afor.bench.stats.comparisons import main_methods
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions
 from afor.bench.stats.results import Results
@@ -35,12 +35,12 @@ def test_entries_are_read_by_name_with_afor_at_the_default():
 
 def test_an_unfinished_study_compares_the_folds_that_all_values_have():
     results, expected = simulate_results({"afor": 0, "afor_w_0.5": 0}, datasets=["bci2a"])
-    left = [r for r in results if (r.optimizer, r.fold) not in (("afor_w_0.5", 3), ("afor", 4))]
+    left = [r for r in results if (r.method, r.fold) not in (("afor_w_0.5", 3), ("afor", 4))]
     (setting,) = sensitivity_of(collect_conditions(left, expected))
     whole = [r for r in results if r.fold not in (3, 4)]
     (same,) = sensitivity_of(collect_conditions(whole))
     assert setting.points == same.points
-    apart = [r for r in results if (r.optimizer == "afor") == (r.fold < 4)]
+    apart = [r for r in results if (r.method == "afor") == (r.fold < 4)]
     with pytest.raises(ConfigError, match="no fold is finished for every value"):
         sensitivity_of(collect_conditions(apart, expected))
 
@@ -53,7 +53,7 @@ def test_the_margin_of_equivalence_comes_with_it():
 
 
 def test_varied_settings_are_compared_like_all_that_a_study_lists():
-    assert main_optimizers(conditions()) == NAMES
+    assert main_methods(conditions()) == NAMES
 
 
 def test_a_store_without_varied_settings_says_how_to_run_them():
@@ -69,7 +69,7 @@ def test_several_backbones_are_not_mixed():
 
 def test_table_and_figure_of_an_unfinished_study_show_the_same_means():
     results, expected = simulate_results({"afor": 0, "afor_w_0.5": 0}, datasets=["bci2a"])
-    left = [r for r in results if (r.optimizer, r.fold) not in (("afor_w_0.5", 3), ("afor", 4))]
+    left = [r for r in results if (r.method, r.fold) not in (("afor_w_0.5", 3), ("afor", 4))]
     unfinished = collect_conditions(left, expected)
     (setting,) = sensitivity_of(unfinished)
     table = sensitivity_table(Results.of(left, expected, metrics=["accuracy"]))

@@ -15,7 +15,7 @@ from afor.bench.training.record import decode, encode
 
 @pytest.fixture
 def store(tiny):
-    tiny.write(optimizers=("a", "b"), subjects=3, draws=2)
+    tiny.write(optimizers=("a", "b"), subjects=3, repetitions=2)
     tiny.run_here()
     with open_store(tiny.store, write=True) as opened:
         yield opened
@@ -25,7 +25,7 @@ def test_results_and_expected_are_what_the_statistics_need(store):
     results = store.results()
     assert len(results) == 3 * 2 * 2
     first = results[0]
-    assert (first.study, first.dataset, first.backbone, first.optimizer) == (
+    assert (first.study, first.dataset, first.backbone, first.method) == (
         "tiny",
         "synthetic",
         "tiny",
@@ -37,7 +37,7 @@ def test_results_and_expected_are_what_the_statistics_need(store):
     truth = [sum(row) for row in run.record.test.confusion]
     assert first.majority_accuracy == truth[1] / sum(truth)  # class 1 leads in training
     assert (first.classes, first.test_windows) == (4, run.record.test.n)
-    assert [(e.optimizer, e.folds, e.draws) for e in store.expected()] == [
+    assert [(e.method, e.folds, e.repetitions) for e in store.expected()] == [
         ("a", 3, 2),
         ("b", 3, 2),
     ]
@@ -167,14 +167,14 @@ def test_a_read_only_store_can_be_read_and_writing_is_refused(store, tmp_path):
 
 
 def test_a_run_carries_what_its_optimizer_is_whatever_its_name(tiny):
-    tiny.write(optimizers=("a", "b"), subjects=3, draws=1)
+    tiny.write(optimizers=("a", "b"), subjects=3, repetitions=1)
     control = '{ name = "adam_b", use = "a", seed = 1 }'
     tiny.file.write_text(tiny.file.read_text().replace('"a", "b"', f'"a", {control}, "b_seed_1"'))
     tiny.run_inline()
     with open_store(tiny.store) as opened:
-        roles = {run.optimizer: run.role for run in opened.results()}
+        roles = {run.method: run.role for run in opened.results()}
         assert roles == {"a": Role(), "adam_b": Role("a", 1), "b_seed_1": Role()}
-        assert {runs.optimizer: runs.role for runs in opened.expected()} == roles
-        rows = {row["optimizer"]: row for row in export_rows(opened)}
-    assert (rows["adam_b"]["copy_of"], rows["adam_b"]["seed"]) == ("a", 1)
-    assert rows["b_seed_1"]["copy_of"] is None
+        assert {runs.method: runs.role for runs in opened.expected()} == roles
+        rows = {row["method"]: row for row in export_rows(opened)}
+    assert (rows["adam_b"]["replicate_of"], rows["adam_b"]["seed"]) == ("a", 1)
+    assert rows["b_seed_1"]["replicate_of"] is None

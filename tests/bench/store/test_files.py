@@ -10,12 +10,12 @@ from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.store.files import load_records, load_results, write_results
 from afor.bench.study.planned_runs import ExpectedRuns
 
-ROW = '[{"dataset": "d", "backbone": "b", "optimizer": "o", "draw": 0, %s}]'
+ROW = '[{"dataset": "d", "backbone": "b", "method": "o", "repetition": 0, %s}]'
 
 
 @pytest.fixture(scope="module")
 def simulated():
-    return simulate_results({"adam": 0, "<script>": 0.01}, datasets=["bci2a"], draws=2)
+    return simulate_results({"adam": 0, "<script>": 0.01}, datasets=["bci2a"], repetitions=2)
 
 
 def test_a_json_file_gives_back_what_was_written(simulated, tmp_path):
@@ -93,10 +93,10 @@ def test_a_path_that_is_not_there_is_named(tmp_path):
         ("r.json", "{", "is not a JSON file"),
         ("r.json", '{"runs": 3}', "expected"),
         ("r.json", "[3]", "run 1: expected an object"),
-        ("r.json", '[{"dataset": "d"}]', "backbone, optimizer, fold, draw missing"),
+        ("r.json", '[{"dataset": "d"}]', "backbone, method, fold, repetition missing"),
         ("r.json", '{"runs": [], "expected": [{"cell": 1}]}', '"expected"'),
-        ("r.csv", "dataset,backbone,optimizer,fold,draw\nd,b,o,one,0\n", "line 2: fold = 'one'"),
-        ("r.csv", "dataset,optimizer\nd,o\n", "line 2: backbone, fold, draw missing"),
+        ("r.csv", "dataset,backbone,method,fold,repetition\nd,b,o,one,0\n", "line 2: fold = 'one'"),
+        ("r.csv", "dataset,method\nd,o\n", "line 2: backbone, fold, repetition missing"),
         ("r.json", ROW % '"fold": Infinity', "run 1: fold = inf"),
         ("r.json", ROW % '"fold": -1', "run 1: fold = -1"),
         ("r.json", ROW % '"fold": 1e30', "run 1: fold = 1e.30"),
@@ -107,8 +107,8 @@ def test_a_path_that_is_not_there_is_named(tmp_path):
         ("r.json", "1" * 6000, "is not a JSON file"),
         (
             "r.json",
-            '{"runs": [], "expected": [{"dataset": "d", "backbone": "b", "optimizer": '
-            '"o", "folds": Infinity, "draws": 1}]}',
+            '{"runs": [], "expected": [{"dataset": "d", "backbone": "b", "method": '
+            '"o", "folds": Infinity, "repetitions": 1}]}',
             "folds = inf",
         ),
         ("r.csv", "", "no finished run yet"),
@@ -130,26 +130,26 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
 
 
 def test_columns_without_numbers_are_no_metrics(tmp_path):
-    text = "dataset,backbone,optimizer,fold,draw,accuracy,comment\nd,b,o,0,0,0.5,fine\n"
+    text = "dataset,backbone,method,fold,repetition,accuracy,comment\nd,b,o,0,0,0.5,fine\n"
     (tmp_path / "r.csv").write_text(text)
     results, _ = load_results([tmp_path / "r.csv"])
     assert results[0].metrics == {"accuracy": 0.5}
 
 
 def test_an_export_says_what_is_done_and_what_is_expected(tmp_path):
-    text = "dataset,backbone,optimizer,fold,draw,status,accuracy\n"
+    text = "dataset,backbone,method,fold,repetition,status,accuracy\n"
     text += "d,b,o,0,0,done,0.5\nd,b,o,1,0,open,\nd,b,o,2,0,diverged,\n"
     (tmp_path / "r.csv").write_text(text)
     rows = [
-        {"dataset": "d", "backbone": "b", "optimizer": "o", "fold": i, "draw": 0, "status": status,
-         "accuracy": value}
+        {"dataset": "d", "backbone": "b", "method": "o", "fold": i, "repetition": 0,
+         "status": status, "accuracy": value}
         for i, (status, value) in enumerate([("done", 0.5), ("open", None), ("diverged", None)])
     ]  # fmt: skip
     (tmp_path / "r.json").write_text(json.dumps(rows))
     for name in ("r.csv", "r.json"):
         results, expected = load_results([tmp_path / name])
         assert [(run.fold, run.metrics) for run in results] == [(0, {"accuracy": 0.5})]
-        assert expected == [ExpectedRuns("d", "b", "o", folds=3, draws=1)]
+        assert expected == [ExpectedRuns("d", "b", "o", folds=3, repetitions=1)]
 
 
 def test_other_suffixes_are_not_written(simulated, tmp_path):
@@ -165,7 +165,7 @@ def test_the_json_is_plain(simulated, tmp_path):
 
 
 def test_numbers_that_describe_a_run_are_no_metrics(tmp_path):
-    text = "dataset,backbone,optimizer,fold,draw,lr,epochs,steps,parameters,mine,accuracy\n"
+    text = "dataset,backbone,method,fold,repetition,lr,epochs,steps,parameters,mine,accuracy\n"
     (tmp_path / "r.csv").write_text(text + "d,b,o,0,0,0.001,5,100,2396,0.25,0.5\n")
     results, _ = load_results([tmp_path / "r.csv"])
     assert results[0].metrics == {"mine": 0.25, "accuracy": 0.5}

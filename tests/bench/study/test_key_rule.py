@@ -68,4 +68,5 @@ def test_defaults_are_those_that_the_keys_of_stored_runs_assume():
         "adaptation": None,
         "schedule": "constant",
         "decay_exempt": False,
+        "hold_redundant": False,
     }

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 import afor.bench
 from afor.bench.cli.app import app
 from afor.bench.common.errors import AforError, ConfigError, StoreError
-from afor.bench.common.module_search import add_folders, import_named, safe_start
+from afor.bench.common.module_search import add_folders, import_named
 from afor.bench.execution.verify import runs_with_code, sample_runs, verify_runs
 from afor.bench.store.database import open_store
 from afor.bench.study.named_code import code_of, list_names, names_in_spec, names_in_study
@@ -109,7 +110,7 @@ def test_a_module_beside_the_study_file_is_found_and_shadows_nothing(tiny, tmp_p
     )
     plant(study, "numpy", "pickle")
     plant(elsewhere, "numpy", "pickle", "beside_helper")
-    tiny.write(subjects=3, draws=1)
+    tiny.write(subjects=3, repetitions=1)
     text = tiny.file.read_text().replace("tiny_trainer:train", "beside_trainer:train")
     (study / "tiny.toml").write_text(text)
     faults = Path(__file__).parents[1] / "faults"
@@ -137,38 +138,6 @@ def test_an_optimizer_and_a_network_beside_the_study_are_trained(tmp_path, study
     (tmp_path / "elsewhere").mkdir()
     done = run_afor(tmp_path / "elsewhere", "run", "../real.toml", "-j", "1")
     assert "1 done (1 trained now)" in done
-
-
-def test_processes_of_a_pool_start_without_the_current_folder(tmp_path):
-    (tmp_path / "script").mkdir()
-    (tmp_path / "script" / "ask.py").write_text(
-        "import math\n"
-        "from afor.bench.analyses.landscape.loss_grid import evaluate\n"
-        "if __name__ == '__main__':\n"
-        "    print(evaluate(math.sqrt, 9, workers=2)[4])\n"
-    )
-    plant(tmp_path, "pickle", "signal", "numpy")
-    package = str(Path(afor.bench.__file__).parents[2])
-    done = subprocess.run(
-        [sys.executable, str(tmp_path / "script" / "ask.py")],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": package},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.stdout.strip() == "2.0", done.stderr
-    assert marks(tmp_path) == []
-
-
-@pytest.mark.parametrize("before", [None, "", "1"])
-def test_the_environment_is_as_before_after_a_safe_start(monkeypatch, before):
-    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
-    if before is not None:
-        monkeypatch.setenv("PYTHONSAFEPATH", before)
-    with safe_start():
-        assert os.environ["PYTHONSAFEPATH"] == "1"
-    assert os.environ.get("PYTHONSAFEPATH") == before
 
 
 def test_folders_that_do_not_exist_here_are_not_searched(tmp_path, monkeypatch):
@@ -235,7 +204,7 @@ def test_plan_never_calls_what_is_no_network(tmp_path, study, capfd):
 @pytest.fixture
 def stored(tiny):
     """Give a store whose runs name a trainer that notes every training."""
-    tiny.write(optimizers=("a",), subjects=3, draws=1)
+    tiny.write(optimizers=("a",), subjects=3, repetitions=1)
     tiny.run_inline()
     tiny.log.unlink()
     return tiny
@@ -250,7 +219,7 @@ def change_spec(path, change, key=None, number=0):
         fields["key"] = key(fields["spec"]) if key else old
         ((name, toml),) = store.studies().items()
         rows = [
-            tuple(fields["key"] if value == old else value for value in row)
+            replace(row, key=fields["key"]) if row.key == old else row
             for row in store.plan_rows(name)
         ]
         store.forget([old])
@@ -357,10 +326,10 @@ def test_a_study_read_from_a_store_runs_its_code_only_on_trust(stored, command):
 def test_matched_writes_no_study_that_names_the_code_of_a_store(tmp_path, monkeypatch):
     study = load_study("demo").model_copy(update={"trainer": "stranger:train"})
     monkeypatch.setattr(
-        "afor.bench.cli.analyses.matched.matched_study",
+        "afor.bench.cli.analyses.stored.matched_study",
         lambda *_, **__: type("Made", (), {"study": study, "toml": "x"})(),
     )
-    monkeypatch.setattr("afor.bench.cli.analyses.matched.open_store", lambda _: nullcontext())
+    monkeypatch.setattr("afor.bench.cli.analyses.stored.open_store", lambda _: nullcontext())
     target = tmp_path / "m.toml"
     refused = runner.invoke(app, ["analyse", "matched", str(tmp_path / "s.db"), "-o", str(target)])
     assert isinstance(refused.exception, AforError)

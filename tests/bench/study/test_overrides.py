@@ -22,7 +22,7 @@ def test_a_preset_runs_on_another_data_set_and_backbone_under_another_name():
         datasets=["synthetic"],
         backbones=["hslt"],
         epochs=12,
-        settings=["protocol.draws=2"],
+        settings=["protocol.repetitions=2"],
     )
     before = parse_study(preset_text("ablation"))
     assert study.name == "ablation-synthetic-hslt"
@@ -30,9 +30,9 @@ def test_a_preset_runs_on_another_data_set_and_backbone_under_another_name():
     assert [b.name for b in study.backbones] == ["hslt"]
     assert study.optimizers == before.optimizers
     assert (study.training.max_epochs, study.training.patience) == (12, before.training.patience)
-    assert study.protocol.draws == 2
+    assert study.protocol.repetitions == 2
     assert (
-        "--dataset synthetic --backbone hslt --epochs 12 --set protocol.draws=2"
+        "--dataset synthetic --backbone hslt --epochs 12 --set protocol.repetitions=2"
         in study.description
     )
     assert changed("ablation", epochs=3).name == "ablation-changed"
@@ -92,8 +92,11 @@ def test_without_early_stopping_more_epochs_bring_none_back():
 
 
 def test_draws_that_are_asked_for_are_all_run():
-    assert changed("convergence", settings=["protocol.draws=3"]).protocol.only_draws is None
-    assert changed("convergence", epochs=3).protocol.only_draws == [0]
+    assert (
+        changed("convergence", settings=["protocol.repetitions=3"]).protocol.only_repetitions
+        is None
+    )
+    assert changed("convergence", epochs=3).protocol.only_repetitions == [0]
 
 
 def test_anything_a_study_may_say_can_be_set():
@@ -104,7 +107,7 @@ def test_anything_a_study_may_say_can_be_set():
             "name=mine",
             "protocol.only_folds=[0, 2]",
             "training.normalization=window",
-            "datasets.isruc.blocks=4",
+            "datasets.isruc.folds=4",
             "datasets.deap.complete=false",
             "datasets.deap.options.threshold=4.5",
         ],
@@ -113,7 +116,7 @@ def test_anything_a_study_may_say_can_be_set():
     assert study.protocol.only_folds == [0, 2]
     assert study.training.normalization == "window"
     deap, _, isruc = study.datasets
-    assert (deap.complete, deap.options["threshold"], isruc.blocks) == (False, 4.5, 4)
+    assert (deap.complete, deap.options["threshold"], isruc.folds) == (False, 4.5, 4)
     by_name = changed("sensitivity", settings=["optimizers.afor_beta2_min_0.9.lr=0.01"])
     assert [o.lr for o in by_name.optimizers if o.name == "afor_beta2_min_0.9"] == [0.01]
 
@@ -153,11 +156,11 @@ def test_a_name_stays_within_its_length_and_its_letters():
         ({"settings": ["datasets.deap.options.rating=joy"]}, "deap: option rating = 'joy'"),
         ({"settings": ["shift"]}, "expected KEY=VALUE"),
         ({"settings": ["training.max_epoch=3"]}, 'Did you mean "max_epochs"?'),
-        ({"settings": ["datasets.dep.blocks=3"]}, "datasets has no 'dep'. Did you mean 'deap'?"),
+        ({"settings": ["datasets.dep.folds=3"]}, "datasets has no 'dep'. Did you mean 'deap'?"),
         ({"settings": ["protocol.only_folds=[0"]}, "protocol.only_folds = '[0' is not valid"),
         ({"settings": ["name.first=x"]}, "'name' is no table"),
         ({"epochs": 0}, "training.max_epochs = 0 is not valid"),
-        ({"settings": ["protocol.draws=-1"]}, "protocol.draws = -1 is not valid"),
+        ({"settings": ["protocol.repetitions=-1"]}, "protocol.repetitions = -1 is not valid"),
     ],
 )
 def test_what_cannot_be_is_told_with_the_nearest_that_can(changes, message):
@@ -202,7 +205,7 @@ name = "deap"  # to be requested
     changes = Overrides(
         datasets=["synthetic"],
         backbones=["acrnn"],
-        settings=["training.lr=0.02", "protocol.draws=2"],
+        settings=["training.lr=0.02", "protocol.repetitions=2"],
     )
     made = overridden(text, "x", changes)
     for comment in ("# About all of it.", "# two", "# Table II", "# no files needed"):

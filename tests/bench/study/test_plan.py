@@ -20,7 +20,7 @@ def text(small_study):
         name="x",
         optimizers=["adam", "afor"],
         training={"max_epochs": 3, "batch_size": None},
-        protocol={"draws": 2},
+        protocol={"repetitions": 2},
         dataset={"batch_size": 16, "lr": {"eegnet": 3e-3}},
         options=OPTIONS,
     )
@@ -38,12 +38,12 @@ def keys(sources, text):
 def test_a_plan_holds_every_fold_draw_and_optimizer_once(text, sources):
     plan = make_plan(parse_study(text), sources)
     assert len(plan.runs) == len(set(keys(sources, text))) == 4 * 2 * 2
-    assert [(e.optimizer, e.folds, e.draws) for e in plan.expected()] == [
+    assert [(e.method, e.folds, e.repetitions) for e in plan.expected()] == [
         ("adam", 4, 2),
         ("afor", 4, 2),
     ]
     first = plan.runs[:2]
-    assert [cell.optimizer for cell in first] == ["adam", "afor"]  # pairs stand together
+    assert [cell.method for cell in first] == ["adam", "afor"]  # pairs stand together
     assert first[0].spec["split"] == first[1].spec["split"]
 
 
@@ -115,7 +115,7 @@ def test_a_control_has_other_seeds_and_the_same_splits(text, sources):
 def test_a_search_tries_every_rate_of_the_grid(text, sources):
     text = text.replace("[protocol]", "[search]\ngrid = [1e-2, 1e-3]\n[protocol]\nonly_folds = [0]")
     plan = make_plan(parse_study(text), sources)
-    assert [cell.optimizer for cell in plan.runs[:2]] == ["adam lr=0.001", "adam lr=0.01"]
+    assert [cell.method for cell in plan.runs[:2]] == ["adam lr=0.001", "adam lr=0.01"]
     assert len(plan.runs) == 2 * 2 * 2
     assert {cell.fold for cell in plan.runs} == {0}
 
@@ -135,7 +135,7 @@ def test_shards_share_out_all_runs(text, sources):
         ('["eegnet"]', '["eegnett"]', "eegnet"),
         ('["eegnet"]', '[{name = "eegnet", settings = {depht = 3}}]', "depth"),
         ('"afor"]', '{name = "afor", settings = {beta2_mim = 0.9}}]', "beta2_min"),
-        ("draws = 2", "draws = 2\nonly_folds = [9]", "no fold 9"),
+        ("repetitions = 2", "repetitions = 2\nonly_folds = [9]", "no fold 9"),
         ('name = "x"', 'name = "x"\ntrainer = "no_such_module:train"', "no_such_module"),
     ],
 )

@@ -26,7 +26,7 @@ LOOKS = {
     "convergence": [["table", "convergence"], ["figure", "convergence"]],
     "lr-search": [],
 }
-FEW = ["--epochs", "1", "--set", "protocol.draws=1", "--set", "protocol.only_folds=[0]"]
+FEW = ["--epochs", "1", "--set", "protocol.repetitions=1", "--set", "protocol.only_folds=[0]"]
 runner = CliRunner()
 
 
@@ -67,7 +67,7 @@ def here(tmp_path, data, monkeypatch):
 def test_a_preset_of_the_paper_runs_and_shows_what_it_was_made_for(here, preset):
     dataset = "isruc" if preset == "sensitivity" else "bci2a"
     small = [f"datasets.{dataset}.complete=false"]
-    small += ["datasets.isruc.blocks=3"] if dataset == "isruc" else []
+    small += ["datasets.isruc.folds=3"] if dataset == "isruc" else []
     backbone = load_study(preset).backbones[0].name
     done = run(
         here, preset, "--dataset", dataset, "--backbone", backbone, *FEW,
@@ -144,8 +144,8 @@ def test_the_study_on_open_data_trains_from_files_as_they_are_fetched(here, monk
             write_edf(path, names, signal[:19].repeat(4, axis=1)[:, : 62 * 500], 500)
     monkeypatch.setenv("AFOR_DATA", str(folder))
     small = [
-        "datasets.eyes.subjects=['S001', 'S002', 'S003']", "datasets.eyes.blocks=3",
-        "datasets.arithmetic.complete=false", "datasets.arithmetic.blocks=3",
+        "datasets.eyes.subjects=['S001', 'S002', 'S003']", "datasets.eyes.folds=3",
+        "datasets.arithmetic.complete=false", "datasets.arithmetic.folds=3",
     ]  # fmt: skip
     done = run(
         here, "open", "--dataset", "eyes", "--dataset", "arithmetic", "--optimizer", "adam",
@@ -164,7 +164,7 @@ def test_a_preset_runs_on_all_its_data_sets_and_backbones(here, preset, tmp_path
     study = load_study(preset)
     changes = [f"datasets.{entry.name}.complete=false" for entry in study.datasets]
     names = [entry.name for entry in study.datasets]
-    changes += ["datasets.isruc.blocks=3"] if "isruc" in names else []
+    changes += ["datasets.isruc.folds=3"] if "isruc" in names else []
     # Two windows of each trial are enough to see every network train.
     options = ["--set", "datasets.deap.options.stride_samples=3840"] if "deap" in names else []
     options += ["--root", f"deap={folder / 'deap'}"] if "deap" in names else []

@@ -36,7 +36,7 @@ def planned(tmp_path_factory, small_study):
 
 def test_a_protocol_is_everything_but_the_optimizer_and_the_defaults(planned):
     first, second = planned(training={"max_epochs": 3, "batch_size": 64})[:2]
-    assert (first.optimizer, second.optimizer) == ("adamw", "afor")
+    assert (first.method, second.method) == ("adamw", "afor")
     assert first.protocol == second.protocol
     assert first.protocol["max_epochs"] == "3"
     assert first.protocol["data_kind"] == "synthetic"
@@ -104,7 +104,8 @@ def test_runs_of_two_trainings_are_not_compared(stores, command):
     result = invoke(*command, "d.db", "e.db")
     assert isinstance(result.exception, ConfigError)
     assert str(result.exception) == (
-        "synthetic × eegnet, fold 0, draw 0: the runs cannot be compared, lr is 0.001 for adam "
+        "synthetic × eegnet, fold 0, repetition 0: the runs cannot be compared, lr is 0.001 for "
+        "adam "
         "(study d) and 0.01 for afor (study e); choose runs of one protocol, or compare them on "
         "purpose with --allow-different lr."
     )
@@ -124,7 +125,7 @@ def test_what_is_compared_on_purpose_is_said(stores):
         collect_conditions(runs, expected, allow_different=["lr"])
     conditions = collect_conditions(runs, expected, allow_different=["lr", "max_epochs"])
     assert comparability_notes(conditions) == [
-        "synthetic: synthetic subjects.",
+        "synthetic: computed subjects, not recordings of people.",
         "synthetic × eegnet: compared although lr is 0.001 for adam (study d) and 0.01 for afor "
         "(study e).",
         "synthetic × eegnet: compared although max_epochs is 1 for adam (study d) and 3 for afor "
@@ -221,7 +222,9 @@ def test_a_changed_file_is_not_taken_for_the_study_that_ran(tmp_path, monkeypatc
 
 
 def test_what_the_data_are_is_said_by_status_and_show_and_while_it_runs(stores):
-    assert "synthetic: synthetic subjects" in invoke("status", "d.db").stdout
+    assert (
+        "synthetic: computed subjects, not recordings of people" in invoke("status", "d.db").stdout
+    )
     shown = json.loads(invoke("status", "d.db", "--json").stdout)
     assert shown["studies"][0]["data"] == {"synthetic": "synthetic"}
     with open_store(stores / "d.db") as store:
@@ -230,8 +233,8 @@ def test_what_the_data_are_is_said_by_status_and_show_and_while_it_runs(stores):
 
 
 def test_a_search_is_stored_with_its_own_study(tiny):
-    tiny.write(optimizers=("a", "b"), subjects=3, draws=1)
-    tiny.call("--lr-per-optimizer")
+    tiny.write(optimizers=("a", "b"), subjects=3, repetitions=1)
+    tiny.call("--lr", "each")
     with open_store(tiny.store) as store:
         search = parse_study(store.studies()["tiny-lr-search"])
     assert search.name == "tiny-lr-search"

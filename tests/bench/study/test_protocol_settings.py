@@ -51,13 +51,13 @@ def test_an_optimizer_entry_has_its_own_clipping_and_state(plan_of, small_study)
     ]
     changes = {"optimizers": optimizers, "training": {"adaptation": {"passes": 2}}}
     plan = plan_of(**changes)
-    specs = {run.optimizer: run.spec["training"] for run in plan.runs if run.fold == 0}
+    specs = {run.method: run.spec["training"] for run in plan.runs if run.fold == 0}
     assert "clip_norm" not in specs["adamw"]
     assert specs["clipped"]["clip_norm"] == 0.5
     states = {name: spec["adaptation"].get("state", "kept") for name, spec in specs.items()}
     assert states == {"adamw": "kept", "clipped": "kept", "renewed": "reset"}
     roles = roles_of(parse_study(small_study(**changes)))
-    assert [role.copy_of for role in roles.values()] == ["", "", ""]  # none is an A/A control
+    assert [role.replicate_of for role in roles.values()] == ["", "", ""]  # none is an A/A control
 
 
 @pytest.mark.parametrize(

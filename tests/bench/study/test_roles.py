@@ -22,7 +22,7 @@ ADAM = 'name = "adam"'
 
 def test_a_control_is_found_whatever_its_name():
     given = roles(ADAM, 'name = "adam_b"\nuse = "adam"\nseed = 1')
-    assert given == {"adam": Role(), "adam_b": Role(copy_of="adam", seed=1)}
+    assert given == {"adam": Role(), "adam_b": Role(replicate_of="adam", seed=1)}
 
 
 def test_a_name_that_looks_like_a_control_makes_none():
@@ -35,13 +35,13 @@ def test_a_name_that_looks_like_a_control_makes_none():
 )
 def test_a_copy_differs_in_the_seed_alone(change):
     other = f'name = "other"\nuse = "adam"\nseed = 1\n{change}'
-    assert roles(ADAM, other)["other"].copy_of == ""
+    assert roles(ADAM, other)["other"].replicate_of == ""
     twice = roles(ADAM, other, other.replace('"other"', '"again"').replace("seed = 1", ""))
-    assert twice["other"] == Role(copy_of="again", seed=1)
+    assert twice["other"] == Role(replicate_of="again", seed=1)
 
 
-def test_a_control_alone_is_a_copy_of_the_optimizer_it_uses():
-    assert roles('name = "b"\nuse = "adam"\nseed = 2') == {"b": Role(copy_of="adam", seed=2)}
+def test_a_control_alone_is_a_replicate_of_the_optimizer_it_uses():
+    assert roles('name = "b"\nuse = "adam"\nseed = 2') == {"b": Role(replicate_of="adam", seed=2)}
     assert roles('name = "adam"\nseed = 2') == {"adam": Role(seed=2)}
 
 

@@ -32,7 +32,7 @@ def test_the_paper_preset_holds_the_papers_values():
     study = load_study("paper")
     assert (study.training.max_epochs, study.training.patience) == (200, 30)
     assert study.training.weight_decay == 1e-4
-    assert study.protocol.draws == 5
+    assert study.protocol.repetitions == 5
     names = [paper_backbone(b.name) for b in study.backbones]
     assert names == ["eegnet", "acrnn", "nsal_dgat", "hslt"]
     rates = {d.name: [d.lr[name] for name in names] for d in study.datasets}
@@ -42,7 +42,7 @@ def test_the_paper_preset_holds_the_papers_values():
         "isruc": [3e-4, 1e-4, 3e-4, 3e-4],
     }
     assert [d.batch_size for d in study.datasets] == [256, 64, 64]
-    assert [d.blocks for d in study.datasets] == [None, None, 10]
+    assert [d.folds for d in study.datasets] == [None, None, 10]
     search = load_study("lr-search")
     assert search.search is not None
     assert search.search.grid == [1e-4, 3e-4, 1e-3, 3e-3, 1e-2]

@@ -1,6 +1,6 @@
 """Train one run of a study again and observe it; the analyses are built on this.
 
-    run = find_run(load_study("demo"), optimizer="afor", fold=0, draw=0)
+    run = find_run(load_study("demo"), optimizer="afor", fold=0, repetition=0)
     record = replay(run, watch_step=look)
 
 Weights, batches and dropout are those of the study, so the observed training is that of the study.
@@ -9,11 +9,13 @@ Weights, batches and dropout are those of the study, so the observed training is
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import nn
 
-from afor.bench.common.errors import ConfigError
+from afor.bench.common.errors import ConfigError, TrainingError
+from afor.bench.common.seeding import isolated
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.data.window_source import WindowSource
 from afor.bench.execution.sources import open_sources
@@ -23,7 +25,7 @@ from afor.bench.study.plan import make_plan
 from afor.bench.study.planned_runs import PlannedRun
 from afor.bench.study.schema import Study
 from afor.bench.training.batches import Side, make_normalize
-from afor.bench.training.execute import input_shape, run_settings
+from afor.bench.training.execute import cut_for, input_shape, run_settings
 from afor.bench.training.fit import Watch, WatchStep
 from afor.bench.training.loop import train
 from afor.bench.training.record import RunRecord
@@ -47,17 +49,24 @@ class ChosenRun:
         backbone = self.planned.spec["backbone"]
         return build_backbone(backbone["name"], input_shape(self.source), **backbone["settings"])
 
-    def training_side(self, device: torch.device) -> Side:
-        """Return the windows of the training subjects, normalized as in the run."""
-        settings, names = self.settings, self.settings.split.train
-        normalize = make_normalize(settings.normalization, self.source, names, device)
-        return Side("training", self.source, names, normalize, device)
+    def initial_model(self) -> nn.Module:
+        """Build the network with the weights that the run starts from, on the CPU."""
+        with isolated(self.settings.seed("weights"), torch.device("cpu")):
+            return self.make_model()
+
+    def side(self, role: Literal["training", "validation"], device: torch.device) -> Side:
+        """Return the windows of the training or validation subjects, normalized as in the run."""
+        split = self.settings.split
+        normalize = make_normalize(self.settings.normalization, self.source, split.train, device)
+        names = split.train if role == "training" else split.validation
+        return Side(role, self.source, names, normalize, device)
 
     @property
     def label(self) -> str:
         """Return the name of the run for messages and titles."""
         run = self.planned
-        return f"{run.dataset}, {run.backbone}, {run.optimizer}, fold {run.fold}, draw {run.draw}"
+        where = f"{run.dataset}, {run.backbone}, {run.method}"
+        return f"{where}, fold {run.fold}, repetition {run.repetition}"
 
 
 def find_run(
@@ -67,13 +76,13 @@ def find_run(
     backbone: str = "",
     optimizer: str = "afor",
     fold: int = 0,
-    draw: int = 0,
+    repetition: int = 0,
     cache_dir: Path | None = None,
 ) -> ChosenRun:
     """Select one run of a study and open its windows; an empty name selects the first.
 
     Raises:
-        ConfigError: The study has no such entry, fold or draw.
+        ConfigError: The study has no such entry, fold or repetition.
         StoreError: The results of the search for its learning rates are not here.
     """
     dataset = _one_of("data set", dataset, [entry.name for entry in study.datasets])
@@ -87,15 +96,16 @@ def find_run(
         }
     )
     sources = open_sources(alone, cache_dir)
-    runs = make_plan(alone, sources, searched_rates(study.lr_from)).runs
+    search = study.lr_from or (study.name if study.lr_search else "")
+    runs = make_plan(alone, sources, searched_rates(search)).runs
     for planned in runs:
-        if (planned.fold, planned.draw) == (fold, draw):
-            return ChosenRun(planned, sources[dataset])
+        if (planned.fold, planned.repetition) == (fold, repetition):
+            return ChosenRun(planned, cut_for(planned.spec, sources[dataset]))
     folds = sorted({planned.fold for planned in runs})
-    draws = sorted({planned.draw for planned in runs})
+    repetitions = sorted({planned.repetition for planned in runs})
     raise ConfigError(
-        f"{study.name} has no fold {fold} with draw {draw}. "
-        f"Folds: {folds[0]} to {folds[-1]}; draws: {draws[0]} to {draws[-1]}."
+        f"{study.name} has no fold {fold} with repetition {repetition}. "
+        f"Folds: {folds[0]} to {folds[-1]}; repetitions: {repetitions[0]} to {repetitions[-1]}."
     )
 
 
@@ -104,9 +114,15 @@ def replay(
 ) -> RunRecord:
     """Train the run completely; the record equals that of the study bit for bit.
 
-    `watch` is called after each epoch, `watch_step` after each step.
+    `watch` is called after each epoch, `watch_step` after each step. Raises TrainingError if the
+    training diverges, since what was watched is incomplete.
     """
-    return train(run.settings, run.source, run.make_model, watch, watch_step)
+    record = train(run.settings, run.source, run.make_model, watch, watch_step)
+    if record.status != "done":
+        raise TrainingError(
+            f"{run.label}: {record.reason}. Choose another fold, or a smaller learning rate."
+        )
+    return record
 
 
 def _one_of(entry_type: str, wanted: str, names: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ COMMANDS = {
     "plan": ("studies.study", "Show the runs of a study, which are done, and the time left."),
     "run": ("studies.run", "Train the missing runs of a study; safe to stop at any time."),
     "status": ("studies.status", "Show the progress of a study, also while it runs."),
-    "judge": ("results.judge", "Compare all methods with a baseline: verdicts, tests, ranks."),
+    "judge": ("results.tables", "Compare all methods with a baseline: verdicts, tests, ranks."),
     "table": ("results.tables", "Print one table for the terminal, a README, LaTeX or a program."),
     "figure": ("results.tables", "Draw one figure, one column (88 mm) wide, by the first metric."),
     "report": ("results.tables", "Write an offline HTML report: tables, figures, downloads."),
@@ -45,11 +45,11 @@ STORE_COMMANDS = {
 }
 ANALYSES = {
     "cost": ("analyses.cost", "Measure the operations, memory and time of a step."),
-    "landscape": ("analyses.landscape", "Draw the loss around a trained solution."),
-    "memory": ("analyses.memory", "Show beta2 and z-scores of one run step by step."),
-    "shift": ("analyses.shift", "Measure how AFOR responds to a change of subject."),
-    "matched": ("analyses.matched", "Write a study of AdamW at AFOR's mean beta2."),
-    "headroom": ("analyses.headroom", "Measure what any constant beta2 could gain over 0.999."),
+    "landscape": ("analyses.replays", "Draw the loss around a trained solution."),
+    "memory": ("analyses.replays", "Show beta2 and z-scores of one run step by step."),
+    "shift": ("analyses.replays", "Measure how AFOR responds to a change of subject."),
+    "matched": ("analyses.stored", "Write a study of AdamW at AFOR's mean beta2."),
+    "headroom": ("analyses.stored", "Measure what any constant beta2 could gain over 0.999."),
 }
 
 store = lazy_group(STORE_COMMANDS, help=COMMANDS["store"][1])

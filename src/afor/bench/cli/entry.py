@@ -2,6 +2,8 @@
 
 import sys
 
+from afor import __version__
+
 # The distributions of the extra `bench`, by the names of their packages.
 BENCH_PACKAGES = frozenset(
     {
@@ -21,6 +23,9 @@ def main() -> None:
         package = (error.name or "").partition(".")[0]
         if package not in BENCH_PACKAGES or "--debug" in sys.argv:
             raise
+        if "--version" in sys.argv:
+            sys.stdout.write(f"afor {__version__}\n")
+            return
         sys.stderr.write(
             f"afor: the package {package}, which the benchmark needs, is not installed. "
             "Install it with: pip install 'afor[bench]', or pip install '.[bench]' in a checkout.\n"

@@ -5,6 +5,7 @@ each command, which is all that `afor --help` and shell completion show of them.
 """
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import wraps
@@ -78,6 +79,7 @@ def lazy_group(
 def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> None:
     """Add a function as a command; the help ends with the example of its docstring."""
     text, _, example = (inspect.getdoc(function) or "").partition(EXAMPLE)
+    text = re.sub(r"(?<!\n)\n(?=[^\n -])", " ", text)  # rich keeps the ends of lines
     epilog = f"Example: {example.strip()}" if example else None
     app.command(name, help=text, epilog=epilog)(with_single_options(function))
 

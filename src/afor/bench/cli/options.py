@@ -144,9 +144,6 @@ TableFormat = Annotated[
     Literal["terminal", "markdown", "latex", "csv"] | None,
     option("How the table is written.", "--format", "-f", show_default="by --output's suffix"),
 ]
-FigureFile = Annotated[
-    Path | None, option("Figure to write: .pdf, .svg or .png.", "--output", "-o")
-]
 AforVariant = Annotated[str, option("AFOR or one of its variants.")]
 
 
@@ -206,7 +203,7 @@ class ChangeOptions:
         list[str] | None,
         _change(
             "Set any other key of the study: KEY=VALUE, such as training.lr=1e-3, "
-            "protocol.draws=5 or datasets.synthetic.options.shift=2.0; repeatable.",
+            "protocol.repetitions=5 or datasets.synthetic.options.shift=2.0; repeatable.",
             "--set",
         ),
     ] = None

@@ -3,17 +3,23 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
+from afor.bench.cli.options import Json, option
+from afor.bench.cli.terminal import print_json
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import check_output, write_output
 from afor.bench.common.suggest import did_you_mean
+from afor.bench.common.text import without_nan
 from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
 from afor.bench.report.figures.style import save_figure
 from afor.bench.report.tables import formats
@@ -45,8 +51,9 @@ def render(table: formats.Table, form: str, *, to_file: bool = False) -> str:
     with console.capture() as capture:
         console.print(Text(formats.printable(table.title), "bold"))
         console.print()
-        for sentence in table.lead:
-            console.print(Text(formats.printable(sentence)))
+        for paragraph in table.lead:
+            for line in paragraph:
+                console.print(Text(formats.printable(line)))
             console.print()
         for grid in formats.to_terminal(table, width=console.width, styled=styled):
             console.print(grid)
@@ -63,48 +70,78 @@ def by_suffix(output: Path | None) -> str:
     return SUFFIXES.get(output.suffix.lower(), "terminal") if output else "terminal"
 
 
-def check_figures(targets: Iterable[Path | None], others: tuple[str, ...] = ()) -> None:
-    """Check the files that a command is to write, before the work; raise ConfigError.
-
-    `others` are suffixes that the command writes besides those of figures; None stands for no file.
-    """
+def check_outputs(targets: Iterable[Path], accepted: Sequence[str] = FIGURE_FORMATS) -> None:
+    """Check the files that a command is to write, before the work; raise ConfigError."""
     for target in targets:
-        if target is None:
-            continue
-        if target.suffix.lower() not in (*others, *FIGURE_FORMATS):
-            accepted = ", ".join((*others, *FIGURE_FORMATS))
-            raise ConfigError(f"{target}: this command writes {accepted} files.")
+        if target.suffix.lower() not in accepted:
+            raise ConfigError(f"{target}: this command writes {', '.join(accepted)} files.")
         check_output(target)
 
 
-def figures_in(targets: Sequence[Path]) -> list[Path]:
-    """Return the files that are figures by their suffixes."""
-    return [target for target in targets if target.suffix.lower() in FIGURE_FORMATS]
+@dataclass(frozen=True)
+class OutputOptions:
+    """Where an analysis goes: to files, each as its suffix says, and to standard output."""
 
+    output: Annotated[
+        list[Path] | None,
+        option(
+            "A file to write: the values (.json), the figure (.pdf .svg .png) or the table "
+            "(.md .tex .csv .txt), where there is one; repeatable.",
+            "--output",
+            "-o",
+        ),
+    ] = None
+    as_json: Json = False
 
-def show_result(
-    table: formats.Table,
-    values: Mapping[str, Any],
-    draw: Callable[[], Any],
-    targets: Sequence[Path],
-) -> None:
-    """Print a result, and write it to files, each as its suffix says.
+    def check(self, *, figure: bool = True, table: bool = False) -> None:
+        """Check the names of the files before the work; say which kinds there are."""
+        kinds = (".json", *(SUFFIXES if table else ()), *(FIGURE_FORMATS if figure else ()))
+        check_outputs(self.output or (), tuple(dict.fromkeys(kinds)))
 
-    It is printed as text unless a file holds it.
-    `draw` is called if a file wants the figure.
-    """
-    if len(figures_in(targets)) == len(targets):
-        typer.echo(render(table, "terminal").rstrip("\n"))
-    drawn: Any = None
-    for target in targets:
-        if target.suffix.lower() in FIGURE_FORMATS:
-            drawn = drawn or draw()
-            save_figure(drawn, target)
-        elif by_suffix(target) == "json":
-            write_output(target, f"{json.dumps(values, indent=1, ensure_ascii=False)}\n")
+    def show(
+        self,
+        text: str,
+        values: Any,
+        draw: Callable[[], Any] | None = None,
+        table: formats.Table | None = None,
+    ) -> None:
+        """Write the files that were asked for and print the text, or the values as JSON."""
+        drawn: Any = None
+        for target in self.output or ():
+            form = by_suffix(target)
+            if target.suffix.lower() in FIGURE_FORMATS and draw is not None:
+                drawn = drawn or draw()
+                save_figure(drawn, target)
+            elif form == "json" or table is None:
+                write_output(target, f"{json.dumps(without_nan(values), ensure_ascii=False)}\n")
+            else:
+                write_output(target, render(table, form, to_file=True))
+        if self.as_json:
+            print_json(without_nan(values))
         else:
-            write_output(target, render(table, by_suffix(target), to_file=True))
-        typer.echo(str(target), err=True)
+            typer.echo(text.rstrip("\n"))
+        for target in self.output or ():
+            typer.echo(str(target), err=True)
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Callable[..., None]]:
+    """Show a bar on standard error if it is a terminal; call what it gives to move it.
+
+    The arguments are the items done, the items in all, and perhaps the name of the present one.
+    """
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[item]}"),
+        console=console,
+        disable=not console.is_terminal,
+    )
+    with bar:
+        task = bar.add_task(title, total=None, item="")
+        yield lambda done, total, item="": bar.update(task, completed=done, total=total, item=item)
 
 
 def choose(value: str, accepted: tuple[str, ...], what: str) -> str:

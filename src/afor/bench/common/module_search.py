@@ -6,21 +6,13 @@ so no file in it can shadow an installed package.
 """
 
 import importlib
-import inspect
-import os
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from types import FunctionType, ModuleType
 
 from afor.bench.common.errors import ConfigError
 
-# The code of a worker process (`python -c`): it appends the missing folders of the driver.
-BOOTSTRAP = (
-    "import sys; sys.path += [p for p in sys.argv[3:] if p not in sys.path]; "
-    "from afor.bench.execution.engines.worker import main; main()"
-)
 ADVICE = (
     "Install it in this environment, put its folder on PYTHONPATH, or put the module beside the "
     "study file."
@@ -93,16 +85,6 @@ def returns_instance(function: object, expected: type, names: Iterable[str]) -> 
     return isinstance(annotation, type) and issubclass(annotation, expected)
 
 
-def is_trainer(function: object) -> bool:
-    """Return True for a Python function of two arguments, the spec and the windows."""
-    if not isinstance(function, FunctionType):
-        return False
-    parameters = inspect.signature(function).parameters.values()
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    required = [p for p in parameters if p.default is p.empty]
-    return len(required) == 2 and all(p.kind in positional for p in required)
-
-
 def search_folders() -> list[str]:
     """Return the folders of `sys.path` as absolute paths, for workers on this machine."""
     return [str(entry) or str(Path.cwd()) for entry in sys.path]
@@ -119,20 +101,6 @@ def add_folders(folders: Iterable[str]) -> None:
         if folder not in sys.path and Path(folder).is_dir():
             sys.path.append(folder)
             importlib.invalidate_caches()
-
-
-@contextmanager
-def safe_start() -> Iterator[None]:
-    """Start processes inside the block without the current folder on their `sys.path`."""
-    before = os.environ.get("PYTHONSAFEPATH")
-    os.environ["PYTHONSAFEPATH"] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop("PYTHONSAFEPATH", None)
-        else:
-            os.environ["PYTHONSAFEPATH"] = before
 
 
 def _use_folder_with(module: str) -> bool:

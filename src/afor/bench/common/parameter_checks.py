@@ -1,15 +1,31 @@
-"""Check the values of settings against the type annotations of a function."""
+"""Check settings against a function: their names, and values against its type annotations."""
 
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from afor.bench.common.errors import ConfigError
+from afor.bench.common.suggest import did_you_mean
 
 SHOWN_LENGTH = 60
+
+
+def check_names(
+    owner: str, names: Iterable[str], accepted: Sequence[str], quote: str = "'"
+) -> None:
+    """Raise ConfigError, with the nearest accepted name, for a setting that does not exist.
+
+    >>> check_names('optimizer "adam"', ["betas"], ["betas", "eps"])
+    """
+    for name in names:
+        if name not in accepted:
+            raise ConfigError(
+                f"{owner} has no setting {quote}{name}{quote}."
+                f"{did_you_mean(name, accepted, quote)} Accepted: {', '.join(accepted) or 'none'}."
+            )
 
 
 def check_values(owner: str, function: Callable[..., Any], settings: Mapping[str, Any]) -> None:

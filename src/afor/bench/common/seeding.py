@@ -1,7 +1,7 @@
 """Derive all seeds of a study, and seed torch.
 
-A seed depends on the study, the dataset, the fold, the draw and its purpose. It never depends on
-the optimizer, so all optimizers start from the same weights, see the same batches and drop the
+A seed depends on the study, the dataset, the fold, the repetition and its purpose. It never depends
+on the optimizer, so all optimizers start from the same weights, see the same batches and drop the
 same units: their results can be compared in pairs.
 """
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import torch
 
 Purpose = Literal[
-    "folds",  # the order in which subjects are cut into test blocks
-    "validation",  # which subjects validate in this draw
+    "folds",  # the order in which subjects are cut into folds
+    "validation",  # which subjects validate in this repetition
     "weights",  # the initial weights of the backbone
     "batches",  # the order of the training windows
     "dropout",  # every random number drawn inside the network while it trains
@@ -30,7 +30,7 @@ def derive_seed(
     study_seed: int,
     dataset: str,
     fold: int | None,
-    draw: int | None,
+    repetition: int | None,
     purpose: Purpose,
 ) -> int:
     """Derive the seed for one purpose.
@@ -39,7 +39,7 @@ def derive_seed(
         study_seed: Seed of the study.
         dataset: Name of the data set.
         fold: Fold, or None for a seed that all folds share.
-        draw: Draw of the validation subjects, or None for a seed that all draws share.
+        repetition: Repetition of the fold, or None for a seed that all repetitions share.
         purpose: What the seed is for.
 
     Returns:
@@ -52,7 +52,7 @@ def derive_seed(
     if purpose not in get_args(Purpose):
         purposes = ", ".join(get_args(Purpose))
         raise ValueError(f"unknown purpose {purpose!r} of a seed; it must be one of {purposes}")
-    return _hash([study_seed, dataset, fold, draw, purpose])
+    return _hash([study_seed, dataset, fold, repetition, purpose])
 
 
 def derive_substep(seed: int, step: int) -> int:

@@ -40,6 +40,14 @@ class RemoteFile:
     checksum: str | None = None  # such as "sha256:0123…"; None: the server publishes none
     megabytes: float = 0.0  # approximate
 
+    @classmethod
+    def of_physionet(
+        cls, folder: str, name: str, checksum: str | None = None, megabytes: float = 0.0
+    ) -> "RemoteFile":
+        """Return a file of PhysioNet, or of the mirror in ``$AFOR_MIRROR``."""
+        server = (os.environ.get(MIRROR_VARIABLE) or PHYSIONET).rstrip("/")
+        return cls(name, f"{server}/{folder}/{name}", checksum, megabytes)
+
     def is_whole(self, root: Path) -> bool:
         """Return True if the file is there with its checksum, published or kept."""
         checksum = self.checksum
@@ -49,28 +57,10 @@ class RemoteFile:
         return checksum is not None and path.is_file() and _has_checksum(path, checksum)
 
 
-@dataclass(frozen=True)
-class Fetch:
-    """How the files of a data set are fetched.
-
-    ``files`` lists those of some subjects for the settings, ``get`` fetches one into the root.
-    ``lists`` are fetched before, because ``files`` reads them: the publisher's checksums.
-    """
-
-    files: Callable[[Path, Sequence[str], Any], Sequence[RemoteFile]]
-    get: Callable[[Path, RemoteFile], None]
-    lists: Callable[[], Sequence[RemoteFile]] = tuple
-
-
 def _has_checksum(path: Path, checksum: str) -> bool:
     algorithm, _, digest = checksum.partition(":")
     with path.open("rb") as file:
         return hashlib.file_digest(file, algorithm).hexdigest() == digest
-
-
-def physionet_url(path: str) -> str:
-    """Return the address of a file of PhysioNet, or of the mirror in ``$AFOR_MIRROR``."""
-    return f"{(os.environ.get(MIRROR_VARIABLE) or PHYSIONET).rstrip('/')}/{path}"
 
 
 def download(root: Path, file: RemoteFile) -> None:
@@ -147,11 +137,6 @@ def _transfer(url: str, part: Path) -> None:
                 raise _BrokenOffError from None
 
 
-def published_checksums(root: Path) -> dict[str, str]:
-    """Return the publisher's checksums, by path under the root."""
-    return listed_checksums(root, PUBLISHED_LIST)
-
-
 def listed_checksums(root: Path, list_name: str) -> dict[str, str]:
     """Return the SHA-256 in a list of the form that ``sha256sum`` writes, by path."""
     path = root / list_name
@@ -169,6 +154,19 @@ def listed_checksums(root: Path, list_name: str) -> dict[str, str]:
             )
         checksums[parts[1].strip().lstrip("*").removeprefix("./")] = parts[0].lower()
     return checksums
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """How the files of a data set are fetched.
+
+    ``files`` lists those of some subjects for the settings, ``get`` fetches one into the root.
+    ``lists`` are fetched before, because ``files`` reads them: the publisher's checksums.
+    """
+
+    files: Callable[[Path, Sequence[str], Any], Sequence[RemoteFile]]
+    get: Callable[[Path, RemoteFile], None] = download
+    lists: Callable[[], Sequence[RemoteFile]] = tuple
 
 
 def fetch_files(

@@ -15,7 +15,7 @@ from afor.bench.common.files import exists
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.common.text import shorten
 from afor.bench.data.catalog import get_dataset
-from afor.bench.data.dataset import STAND_IN_NOTE, Dataset
+from afor.bench.data.dataset import STAND_IN_NOTE, Dataset, DataSettings
 from afor.bench.data.prepared import (
     Checksums,
     PreparedSubject,
@@ -25,7 +25,6 @@ from afor.bench.data.prepared import (
     write_subject,
 )
 from afor.bench.data.recording import check_recording
-from afor.bench.data.settings import DataSettings
 from afor.bench.data.window_source import ExpectedWindows, WindowSource
 
 OnSubject = Callable[[int, int, str], None]  # subjects done, total, name of the next
@@ -86,7 +85,7 @@ def windows_of(selection: "Selection", prepared: Sequence[PreparedSubject]) -> W
         prepared,
         selection.settings,
         kind=dataset.kind(selection.source_dir),
-        fingerprint_samples=dataset.hashes_data,
+        fingerprint_samples=not (dataset.needs_root or dataset.is_synthetic),
     )
 
 
@@ -104,18 +103,18 @@ def expected_windows(
     """
     dataset = get_dataset(name)
     settings = dataset.parse(options)
-    if dataset.trial_shape is None:
+    if (shape := dataset.trial_shape(settings)) is None:
         return None
     left_out = {*dataset.excluded(settings), *exclude}
     wanted = subjects or [s for s in dataset.info.subjects if s not in left_out]
-    return ExpectedWindows(dataset.info.name, wanted, settings, dataset.trial_shape(settings))
+    return ExpectedWindows(dataset.info.name, wanted, settings, shape)
 
 
 @dataclass(frozen=True)
 class Selection:
     """The subjects of a data set that are read, and where their files and the cache are."""
 
-    dataset: Dataset
+    dataset: Dataset[Any]
     settings: DataSettings
     subjects: tuple[str, ...]
     source_dir: Path
@@ -134,7 +133,7 @@ def select_subjects(
     """Check the arguments of `open_windows` and find the subjects; nothing is read yet."""
     dataset = get_dataset(name)
     settings = dataset.parse(options or {})
-    source = resolve_root(dataset, root)
+    source = resolve_root(dataset, root, settings)
     cache = open_cache(cache_dir)
     selected = choose_subjects(dataset, source, settings, subjects, exclude)
     return Selection(
@@ -174,17 +173,17 @@ def prepare_all(
     return prepared
 
 
-def resolve_root(dataset: Dataset, root: str | Path | None) -> Path:
+def resolve_root(dataset: Dataset[Any], root: str | Path | None, settings: DataSettings) -> Path:
     """Return the folder of a data set; raise AbsentError, with its source, if there is none."""
     if not dataset.needs_root:
-        return Path(root) if root is not None else Path()
-    info = dataset.info
-    command = f"with `afor data get {info.name}` or " if dataset.fetch else ""
-    advice = f"Get the data {command}from {info.where}; expected layout: {info.layout}"
-    folder = Path(root) if root is not None else default_root(info.name)
+        return Path(root or "")
+    folder = Path(root) if root is not None else default_root(dataset.info.name)
     if not (exists(folder) and folder.is_dir()):
         hint = " Name it with --root." if root is None else ""
-        raise AbsentError(f"{info.title}: there is no folder {shorten(folder)}.{hint} {advice}.")
+        raise AbsentError(
+            f"{dataset.info.title}: there is no folder {shorten(folder)}.{hint} "
+            f"{dataset.advice(settings)}"
+        )
     return folder
 
 
@@ -194,7 +193,7 @@ def default_root(name: str) -> Path:
 
 
 def choose_subjects(
-    dataset: Dataset,
+    dataset: Dataset[Any],
     root: Path,
     settings: DataSettings,
     subjects: Sequence[str] | Literal["all"] | None,
@@ -238,7 +237,7 @@ def choose_subjects(
 
 
 def _check_excluded(
-    dataset: Dataset,
+    dataset: Dataset[Any],
     present: Sequence[str],
     subjects: Sequence[str] | Literal["all"] | None,
     exclude: Sequence[str],
@@ -269,7 +268,7 @@ def prepare_subject(
         DataError: A file is missing or damaged.
     """
     dataset, root, settings = selection.dataset, selection.source_dir, selection.settings
-    sources = checksums.of(dataset.files(root, subject, settings), rehash=verify)
+    sources = checksums.of(dataset.source_files(root, subject, settings), rehash=verify)
     key = subject_key(
         dataset.info.name, dataset.version, subject, settings.trial_settings(), sources
     )

@@ -14,7 +14,7 @@ import json
 import mmap
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.common.files import sha256_of, write_atomically
 from afor.bench.common.text import shorten
-from afor.bench.data.fetching import PUBLISHED_LIST, published_checksums
-from afor.bench.data.recording import Recording, SourceFile, trial_hashes
+from afor.bench.data.fetching import PUBLISHED_LIST, listed_checksums
+from afor.bench.data.recording import Recording, trial_hashes
 
 FORMAT_VERSION = 1
 STALE_AGE_S = 3600
@@ -36,7 +36,7 @@ STALE_AGE_S = 3600
 
 @dataclass(frozen=True)
 class PreparedSubject:
-    """The description of one subject in the cache; `map_samples` opens its samples."""
+    """One subject in the cache: all but the samples, which `map_samples` opens."""
 
     key: str
     dataset: str
@@ -49,16 +49,11 @@ class PreparedSubject:
     rate_hz: float
     class_names: tuple[str, ...]
     notes: tuple[str, ...]
-    sources: tuple[SourceFile, ...]
+    sources: Mapping[str, str]  # path under the root → SHA-256
     channel_sum: tuple[float, ...]  # over all trials and samples, for the z-score
     channel_square_sum: tuple[float, ...]
     data_sha256: str
     data_mtime_ns: int
-
-    @property
-    def seconds(self) -> float:
-        """Total duration of the trials in seconds."""
-        return self.shape[0] * self.shape[2] / self.rate_hz
 
     def class_counts(self) -> tuple[int, ...]:
         """Return the number of trials of each class."""
@@ -70,17 +65,15 @@ def open_cache(cache_dir: str | Path | None) -> Path:
     folder = Path(cache_dir) if cache_dir is not None else default_cache_dir()
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return folder
+        reason = "it cannot be written"
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(
-            f"The cache folder {shorten(folder)} cannot be used ({reason}). Name a folder that "
-            f"can be made and written with $AFOR_CACHE."
-        ) from None
-    if not os.access(folder, os.W_OK):
-        raise ConfigError(
-            f"The cache folder {folder} cannot be written. Name another with $AFOR_CACHE."
-        )
-    return folder
+    raise ConfigError(
+        f"The cache folder {shorten(folder)} cannot be used ({reason}). Name a folder that can be "
+        f"made and written with $AFOR_CACHE."
+    )
 
 
 def default_cache_dir() -> Path:
@@ -103,7 +96,7 @@ class Checksums:
     @cached_property
     def published(self) -> dict[str, str]:
         """The publisher's checksums, read when they are first needed."""
-        return published_checksums(self.root)
+        return listed_checksums(self.root, PUBLISHED_LIST)
 
     def _read(self) -> dict[str, list[Any]]:
         try:
@@ -112,37 +105,32 @@ class Checksums:
             return {}  # missing or damaged: every file is hashed
         return known if isinstance(known, dict) else {}
 
-    def of(self, paths: Iterable[Path], *, rehash: bool = False) -> list[SourceFile]:
-        """Return each file under the root with its checksum.
+    def of(self, paths: Iterable[Path], *, rehash: bool = False) -> dict[str, str]:
+        """Return the checksum of each file by its path under the root.
 
-        Args:
-            paths: The files.
-            rehash: Hash files whose size and modification time are unchanged, too.
-
-        Raises:
-            DataError: A file cannot be read or is not the published one.
+        ``rehash`` hashes files whose size and modification time are unchanged, too. Raises
+        DataError for a file that cannot be read or is not the published one.
         """
-        return [self._of_one(path, rehash) for path in paths]
-
-    def _of_one(self, path: Path, rehash: bool) -> SourceFile:
-        name = path.relative_to(self.root).as_posix()
-        try:
-            stat = path.stat()
-            entry = self.known.get(name)
-            if rehash or not entry or entry[:2] != [stat.st_size, stat.st_mtime_ns]:
-                entry = [stat.st_size, stat.st_mtime_ns, sha256_of(path)]
-                self.known[name] = entry
-                self._changed = True
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
-        digest = str(entry[2])
-        expected = self.published.get(name)
-        if expected and expected != digest:
-            raise DataError(
-                f"{path}: the bytes are not the published ones (SHA-256 is {digest[:12]}…, "
-                f"{PUBLISHED_LIST} says {expected[:12]}…). Fetch the file again."
-            )
-        return SourceFile(name, digest)
+        checksums = {}
+        for path in paths:
+            name = path.relative_to(self.root).as_posix()
+            try:
+                stat = path.stat()
+                entry = self.known.get(name)
+                if rehash or not entry or entry[:2] != [stat.st_size, stat.st_mtime_ns]:
+                    entry = [stat.st_size, stat.st_mtime_ns, sha256_of(path)]
+                    self.known[name] = entry
+                    self._changed = True
+            except OSError as error:
+                raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
+            digest = checksums[name] = str(entry[2])
+            expected = self.published.get(name, digest)
+            if expected != digest:
+                raise DataError(
+                    f"{path}: the bytes are not the published ones (SHA-256 is {digest[:12]}…, "
+                    f"{PUBLISHED_LIST} says {expected[:12]}…). Fetch the file again."
+                )
+        return checksums
 
     def save(self) -> None:
         """Write new checksums to the cache, if there are any."""
@@ -154,19 +142,11 @@ class Checksums:
 
 
 def subject_key(
-    dataset: str, version: int, subject: str, settings: dict[str, Any], sources: list[SourceFile]
+    dataset: str, version: int, subject: str, settings: dict[str, Any], sources: Mapping[str, str]
 ) -> str:
     """Return the SHA-256 of everything that determines a subject's prepared trials."""
-    return _digest(
-        {
-            "format": FORMAT_VERSION,
-            "dataset": dataset,
-            "version": version,
-            "subject": subject,
-            "settings": settings,
-            "sources": [asdict(source) for source in sources],
-        }
-    )
+    content = {"format": FORMAT_VERSION, "dataset": dataset, "version": version}
+    return _digest({**content, "subject": subject, "settings": settings, "sources": sources})
 
 
 def samples_path(folder: Path, key: str) -> Path:
@@ -175,23 +155,27 @@ def samples_path(folder: Path, key: str) -> Path:
 
 
 def write_subject(
-    folder: Path, key: str, recording: Recording, sources: list[SourceFile]
+    folder: Path, key: str, recording: Recording, sources: Mapping[str, str]
 ) -> PreparedSubject:
     """Store a recording: first the samples, then the description that makes them valid."""
     trials = np.ascontiguousarray(recording.trials, dtype="<f4")
     target = samples_path(folder, key)
     _delete_stale_temp_files(folder, target.name)
     write_atomically(target, trials.data)
-    sums, squares = _moments(trials)
+    sums, squares = np.zeros((2, trials.shape[1]))
+    for trial in trials:  # trial by trial: a float64 copy of a whole night takes 260 MB
+        wide = trial.astype(np.float64)
+        sums += wide.sum(axis=1)
+        squares += np.square(wide).sum(axis=1)
     copied = ("dataset", "subject", "channel_names", "rate_hz", "class_names", "notes")
     prepared = PreparedSubject(
         **{name: getattr(recording, name) for name in copied},
         key=key,
-        shape=(trials.shape[0], trials.shape[1], trials.shape[2]),
+        shape=trials.shape,
         labels=tuple(recording.labels.tolist()),
         trial_ids=tuple(recording.trial_ids.tolist()),
         trial_hashes=trial_hashes(trials),
-        sources=tuple(sources),
+        sources=sources,
         channel_sum=tuple(sums.tolist()),
         channel_square_sum=tuple(squares.tolist()),
         data_sha256=hashlib.sha256(trials.data).hexdigest(),
@@ -237,15 +221,6 @@ def _delete_stale_temp_files(folder: Path, name: str) -> None:
                 path.unlink()
 
 
-def _moments(trials: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    sums, squares = np.zeros(trials.shape[1]), np.zeros(trials.shape[1])
-    for trial in trials:  # trial by trial: a float64 copy of a whole night takes 260 MB
-        wide = trial.astype(np.float64)
-        sums += wide.sum(axis=1)
-        squares += np.square(wide).sum(axis=1)
-    return sums, squares
-
-
 def _write_description(folder: Path, prepared: PreparedSubject) -> None:
     body = asdict(prepared)
     content = {"checksum": _digest(body), **body}
@@ -257,8 +232,7 @@ def _from_json(content: dict[str, Any]) -> PreparedSubject:
     if checksum != _digest(content):
         raise ValueError("the description was altered")
     lists = {name: tuple(value) for name, value in content.items() if isinstance(value, list)}
-    sources = tuple(SourceFile(**source) for source in content["sources"])
-    return PreparedSubject(**{**content, **lists, "sources": sources})
+    return PreparedSubject(**{**content, **lists})
 
 
 def _digest(content: dict[str, Any]) -> str:

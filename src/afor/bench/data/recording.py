@@ -27,11 +27,14 @@ FLAT_BELOW = 1e-6  # of the median channel's standard deviation
 
 
 @dataclass(frozen=True)
-class SourceFile:
-    """A source file of a recording: its path under the root and its SHA-256."""
+class TrialShape:
+    """The trials of one subject of a data set without their samples."""
 
-    name: str
-    sha256: str
+    channel_names: tuple[str, ...]
+    rate_hz: float
+    class_names: tuple[str, ...]
+    trials: int  # of one subject, on average
+    samples: int  # of one trial
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,32 +117,6 @@ class Recording:
     def class_counts(self) -> tuple[int, ...]:
         """Return the number of trials of each class."""
         return tuple(np.bincount(self.labels, minlength=len(self.class_names)).tolist())
-
-
-class TrialCollector:
-    """The trials of one subject, collected from file to file."""
-
-    def __init__(self) -> None:
-        self.trials: list[FloatArray] = []
-        self.labels: list[IntArray] = []
-        self.ids: list[IntArray] = []
-        self.notes: list[str] = []
-
-    def add(self, trials: ArrayLike, labels: ArrayLike, ids: ArrayLike) -> None:
-        """Add the trials of one file, with their classes and their numbers in the source."""
-        self.trials.append(np.asarray(trials, dtype=np.float32))
-        self.labels.append(np.asarray(labels, dtype=np.int64))
-        self.ids.append(np.asarray(ids, dtype=np.int64))
-
-    def recording(self, **description: Any) -> Recording:
-        """Return all trials; the arguments are the others of `Recording.of_trials`."""
-        return Recording.of_trials(
-            trials=np.concatenate(self.trials),
-            labels=np.concatenate(self.labels),
-            trial_ids=np.concatenate(self.ids),
-            notes=self.notes,
-            **description,
-        )
 
 
 def trial_hashes(trials: FloatArray) -> tuple[str, ...]:

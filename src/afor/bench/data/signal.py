@@ -3,7 +3,6 @@
 Each step is one pure function on arrays whose last axis is time (Sec. IV-A of the paper).
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -17,14 +16,7 @@ PAPER_BAND_HZ = (0.3, 50.0)  # Sec. IV-A: "(0.3-50 Hz)", DEAP and BCI IV 2a
 
 BaselineMode = Literal["template", "mean", "none"]
 Array = NDArray[np.floating]
-
-
-@dataclass(frozen=True)
-class Band:
-    """The pass band of a filter, in hertz."""
-
-    low_hz: float
-    high_hz: float
+Band = tuple[float, float]  # the pass band of a filter, in hertz
 
 
 def subtract_baseline(
@@ -63,20 +55,19 @@ def bandpass_sos(rate_hz: float, band: Band, order: int = BUTTERWORTH_ORDER) -> 
     """Return the second-order sections of a Butterworth band pass."""
     from scipy.signal import butter
 
-    if not 0 < band.low_hz < band.high_hz < rate_hz / 2:
+    low_hz, high_hz = band
+    if not 0 < low_hz < high_hz < rate_hz / 2:
         raise ConfigError(
-            f"A band of {band.low_hz:g} to {band.high_hz:g} Hz does not fit a rate of {rate_hz:g} "
+            f"A band of {low_hz:g} to {high_hz:g} Hz does not fit a rate of {rate_hz:g} "
             f"Hz: needed is 0 < low < high < {rate_hz / 2:g}."
         )
-    sos: NDArray[np.float64] = butter(
-        order, (band.low_hz, band.high_hz), btype="bandpass", fs=rate_hz, output="sos"
-    )
+    sos: NDArray[np.float64] = butter(order, band, btype="bandpass", fs=rate_hz, output="sos")
     return sos
 
 
-def filter_signal(signal: Array, rate_hz: float, band: Band | None) -> Array:
-    """Filter the last axis forward and backward (zero phase); None returns the signal itself."""
-    if band is None:
+def filter_signal(signal: Array, rate_hz: float, band: Band | Literal["none"]) -> Array:
+    """Filter the last axis forward and backward (zero phase); "none" returns the signal itself."""
+    if band == "none":
         return signal
     from scipy.signal import sosfiltfilt
 
@@ -110,6 +101,12 @@ def cut_trials(
             f"has {signal.shape[-1]}: the recording is cut short or the event is wrong."
         )
     return np.stack([signal[:, start : start + samples] for start in starts])
+
+
+def cut_epochs(signal: Array, samples: int) -> Array:
+    """Cut (channels, time) into (trials, channels, samples), one after another from the start."""
+    count = signal.shape[-1] // samples
+    return signal[:, : count * samples].reshape(len(signal), count, samples).transpose(1, 0, 2)
 
 
 def resample(signal: Array, rate_hz: float, target_hz: float) -> Array:

@@ -19,17 +19,17 @@ from afor.bench.common.seeding import derive_seed
 FORMAT = 1
 # Sec. IV-B: "approximately 20%", of all subjects: only that gives the paper's 6, 2 and 20.
 VALIDATION_SHARE = 0.2
-# Limit of folds × draws × subjects; drawing so many splits takes seconds.
+# Limit of folds × repetitions × subjects; drawing so many splits takes seconds.
 MAX_NAMES = 5_000_000
-DRAWS = 5  # Sec. IV-B: "the validation split is drawn five times"
+REPETITIONS = 5  # Sec. IV-B: "the validation split is drawn five times"
 
 
 @dataclass(frozen=True)
 class Split:
-    """The subjects of one fold and draw."""
+    """The subjects of one fold and repetition."""
 
     fold: int
-    draw: int
+    repetition: int
     train: tuple[str, ...]
     validation: tuple[str, ...]
     test: tuple[str, ...]
@@ -41,21 +41,22 @@ class Manifest:
 
     dataset: str
     study_seed: int
-    blocks: int  # number of folds; equal to the number of subjects for leave-one-subject-out
+    folds: int  # number of folds; equal to the number of subjects for leave-one-subject-out
     subjects: tuple[str, ...]
     splits: tuple[Split, ...]
 
     @cached_property
     def _by_number(self) -> dict[tuple[int, int], Split]:
-        return {(split.fold, split.draw): split for split in self.splits}
+        return {(split.fold, split.repetition): split for split in self.splits}
 
-    def split(self, fold: int, draw: int) -> Split:
-        """Return the split of a fold and draw; raise ConfigError if it does not exist."""
-        if split := self._by_number.get((fold, draw)):
+    def split(self, fold: int, repetition: int) -> Split:
+        """Return the split of a fold and repetition; raise ConfigError if it does not exist."""
+        if split := self._by_number.get((fold, repetition)):
             return split
         raise ConfigError(
-            f"{self.dataset} has no fold {fold}, draw {draw}. Folds go from 0 to "
-            f"{self.blocks - 1}, draws from 0 to {max(split.draw for split in self.splits)}."
+            f"{self.dataset} has no fold {fold}, repetition {repetition}. Folds go from 0 to "
+            f"{self.folds - 1}, repetitions from 0 to "
+            f"{max(split.repetition for split in self.splits)}."
         )
 
 
@@ -64,8 +65,8 @@ def make_splits(
     subjects: Sequence[str],
     *,
     study_seed: int = 0,
-    blocks: int | None = None,
-    draws: int = DRAWS,
+    folds: int | None = None,
+    repetitions: int = REPETITIONS,
     validation_share: float = VALIDATION_SHARE,
 ) -> Manifest:
     """Split subjects into training, validation and test, so that each is tested in one fold.
@@ -74,8 +75,8 @@ def make_splits(
         dataset: Name of the data set; part of the random seeds.
         subjects: Names of the subjects, in any order.
         study_seed: Seed of the study.
-        blocks: Number of folds; None leaves one subject out at a time.
-        draws: Number of validation draws of each fold.
+        folds: Number of folds; None leaves one subject out at a time.
+        repetitions: Number of validation repetitions of each fold.
         validation_share: Share of all subjects that validate.
 
     Returns:
@@ -91,40 +92,40 @@ def make_splits(
         (25, 6, 1)
     """
     names = _checked_subjects(dataset, subjects)
-    if blocks is not None and not 2 <= blocks <= len(names):
+    if folds is not None and not 2 <= folds <= len(names):
         raise ConfigError(
-            f"{dataset}: {blocks} test blocks of {len(names)} subjects are not possible. "
+            f"{dataset}: {folds} test groups of {len(names)} subjects are not possible. "
             f"Choose from 2 to {len(names)}, or none for leave-one-subject-out."
         )
-    if draws < 1 or not 0.0 < validation_share < 1.0:
+    if repetitions < 1 or not 0.0 < validation_share < 1.0:
         raise ConfigError(
-            f"{dataset}: draws must be at least 1 and the validation share between 0 and 1, "
-            f"got {draws} and {validation_share}."
+            f"{dataset}: repetitions must be at least 1 and the validation share between 0 and 1, "
+            f"got {repetitions} and {validation_share}."
         )
-    folds = len(names) if blocks is None else blocks
-    if folds * draws * len(names) > MAX_NAMES:
+    count = len(names) if folds is None else folds
+    if count * repetitions * len(names) > MAX_NAMES:
         raise ConfigError(
-            f"{dataset}: {folds} folds with {draws} draws of {len(names)} subjects are too many "
-            f"splits; folds × draws × subjects must be at most {MAX_NAMES}. Take fewer draws or "
-            f"fewer subjects, or set blocks."
+            f"{dataset}: {count} folds with {repetitions} repetitions of {len(names)} subjects are "
+            f"too many splits; folds × repetitions × subjects must be at most {MAX_NAMES}. Take "
+            f"fewer repetitions or fewer subjects, or set folds."
         )
     n_validation = max(1, math.floor(validation_share * len(names) + 0.5))
     splits = []
-    for fold, test in enumerate(_test_blocks(dataset, names, blocks, study_seed)):
+    for fold, test in enumerate(_test_groups(dataset, names, folds, study_seed)):
         tested = set(test)
         untested = [name for name in names if name not in tested]
         if len(untested) <= n_validation:
             raise ConfigError(
                 f"{dataset}: fold {fold} tests {len(test)} of {len(names)} subjects and "
                 f"validates on {n_validation}, which leaves none to train on. Use more subjects, "
-                f"more blocks or a smaller validation share."
+                f"more folds or a smaller validation share."
             )
-        for draw in range(draws):
-            seed = derive_seed(study_seed, dataset, fold, draw, "validation")
+        for repetition in range(repetitions):
+            seed = derive_seed(study_seed, dataset, fold, repetition, "validation")
             validation = set(_shuffled(untested, seed)[:n_validation])
             train = tuple(name for name in untested if name not in validation)
-            splits.append(Split(fold, draw, train, tuple(sorted(validation)), tuple(test)))
-    manifest = Manifest(dataset, study_seed, folds, tuple(names), tuple(splits))
+            splits.append(Split(fold, repetition, train, tuple(sorted(validation)), tuple(test)))
+    manifest = Manifest(dataset, study_seed, count, tuple(names), tuple(splits))
     prove_disjoint(manifest)
     return manifest
 
@@ -134,7 +135,7 @@ def prove_disjoint(manifest: Manifest) -> None:
     everybody = set(manifest.subjects)
     tested: dict[str, int] = {}
     for split in manifest.splits:
-        where = f"{manifest.dataset}, fold {split.fold}, draw {split.draw}"
+        where = f"{manifest.dataset}, fold {split.fold}, repetition {split.repetition}"
         owner: dict[str, str] = {}
         for side in ("train", "validation", "test"):
             names = getattr(split, side)
@@ -173,13 +174,17 @@ def manifest_text(manifest: Manifest) -> str:
         {
             "fold": fold,
             "test": manifest.split(fold, 0).test,
-            "draws": [
-                {"draw": split.draw, "validation": split.validation, "train": split.train}
+            "repetitions": [
+                {
+                    "repetition": split.repetition,
+                    "validation": split.validation,
+                    "train": split.train,
+                }
                 for split in manifest.splits
                 if split.fold == fold
             ],
         }
-        for fold in range(manifest.blocks)
+        for fold in range(manifest.folds)
     ]
     content = {
         "format": FORMAT,
@@ -210,13 +215,13 @@ def _checked_subjects(dataset: str, subjects: Sequence[str]) -> list[str]:
     return names
 
 
-def _test_blocks(
-    dataset: str, names: list[str], blocks: int | None, study_seed: int
+def _test_groups(
+    dataset: str, names: list[str], folds: int | None, study_seed: int
 ) -> list[list[str]]:
-    if blocks is None:
+    if folds is None:
         return [[name] for name in names]
     order = _shuffled(names, derive_seed(study_seed, dataset, None, None, "folds"))
-    edges = [round(i * len(names) / blocks) for i in range(blocks + 1)]
+    edges = [round(i * len(names) / folds) for i in range(folds + 1)]
     return [sorted(order[a:b]) for a, b in pairwise(edges)]
 
 

@@ -1,7 +1,7 @@
 """Write stand-ins for data sets: files in the real formats, filled with synthetic subjects.
 
 They allow rehearsing a study on DEAP, BCI IV 2a or ISRUC before access is granted. Each folder has
-a file ``SYNTHETIC.txt`` that marks it as a stand-in. The writers of EDF, EDF+, GDF 1.99 and Python
+a file ``STAND-IN.txt`` that marks it as a stand-in. The writers of EDF, EDF+, GDF 1.99 and Python
 2 pickles follow at the end; other programs can read their files, too.
 """
 

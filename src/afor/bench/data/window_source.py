@@ -16,10 +16,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
 from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.data.dataset import DataKind, TrialShape
+from afor.bench.data.dataset import DataKind, DataSettings
 from afor.bench.data.prepared import PreparedSubject, map_samples
-from afor.bench.data.recording import count_classes
-from afor.bench.data.settings import DataSettings
+from afor.bench.data.recording import TrialShape, count_classes
 from afor.bench.data.signal import window_starts
 
 # Mapped pages count as memory of this process until they are released. A data set larger than
@@ -80,6 +79,23 @@ class WindowSource(WindowLayout):
         self._maps: dict[int, tuple[NDArray[np.float32], mmap.mmap]] = {}
         self._touched: set[int] = set()
         self._copied_bytes = 0
+
+    def recut(self, **options: int) -> "WindowSource":
+        """Return other windows of the same trials.
+
+        Args:
+            **options: ``window_samples`` and ``stride_samples``; the others stay.
+        """
+        if not options:
+            return self
+        return WindowSource(
+            self.dataset,
+            self.folder,
+            self.prepared,
+            self.settings.model_copy(update=options),
+            kind=self.kind,
+            fingerprint_samples=self._fingerprint_samples,
+        )
 
     def __len__(self) -> int:
         return int(self._first_trial[-1]) * self.windows_per_trial
@@ -161,7 +177,7 @@ class WindowSource(WindowLayout):
         out = np.empty((index.size, len(self.channel_names), self.window_samples), dtype=np.float32)
         for code in np.unique(owner):
             of_subject = np.flatnonzero(owner == code)
-            windows = sliding_window_view(self._samples(int(code)), self.window_samples, axis=2)
+            windows = sliding_window_view(self.trials_of(int(code)), self.window_samples, axis=2)
             trial_of_subject = trial[of_subject] - self._first_trial[code]
             out[of_subject] = windows[trial_of_subject, :, start[of_subject]]
         self._release_pages(out.nbytes)
@@ -169,9 +185,6 @@ class WindowSource(WindowLayout):
 
     def trials_of(self, code: int) -> NDArray[np.float32]:
         """Return the trials of a subject by its position, (trials, channels, samples)."""
-        return self._samples(code)
-
-    def _samples(self, code: int) -> NDArray[np.float32]:
         if code not in self._maps:
             self._maps[code] = map_samples(self.folder, self.prepared[code])
         self._touched.add(code)
@@ -202,9 +215,15 @@ class ExpectedWindows(WindowLayout):
         self, dataset: str, subjects: Sequence[str], settings: DataSettings, trial: TrialShape
     ) -> None:
         super().__init__(dataset, subjects, settings, trial)
+        self._trial = trial
         self.windows_per_subject = trial.trials * self.windows_per_trial
         subject_bytes = trial.trials * len(trial.channel_names) * trial.samples * 4
         self.prepared_bytes = len(self.subjects) * subject_bytes  # of the trials on disk
+
+    def recut(self, **options: int) -> "ExpectedWindows":
+        """Return other windows of the same trials; see `WindowSource.recut`."""
+        settings = self.settings.model_copy(update=options)
+        return ExpectedWindows(self.dataset, self.subjects, settings, self._trial)
 
     def count_windows(self, subjects: Iterable[str]) -> int:
         """Return the number of windows of these subjects."""
@@ -261,10 +280,10 @@ class ArrayWindows:
     def channel_statistics(
         self, subjects: Iterable[str]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return each channel's mean and standard deviation.
+        """Return each channel's mean and standard deviation over the windows of some subjects.
 
         Args:
-            subjects: The subjects whose windows count.
+            subjects: Names of the subjects.
         """
         codes = [self.subjects.index(name) for name in subjects]
         selected = self._windows[np.isin(self.subject_codes, codes)]
@@ -274,9 +293,9 @@ class ArrayWindows:
         )
 
     def gather(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return windows as a new array of shape (n, channels, samples).
+        """Return windows as a new array, (n, channels, samples).
 
         Args:
-            indices: Numbers of the windows, in the order to return.
+            indices: The numbers of the windows, in the order wanted.
         """
         return self._windows[indices]

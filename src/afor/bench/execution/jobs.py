@@ -65,14 +65,8 @@ Bundle = tuple[Job, ...]
 def make_bundles(jobs: Sequence[Job], size: int, workers: int) -> list[Bundle]:
     """Put runs of the same data, network and split together, at most `size` in a bundle.
 
-    Args:
-        jobs: The jobs in the order of the plan.
-        size: Maximum number of runs of a bundle.
-        workers: Number of workers; the last bundles are made smaller so that all have one.
-
-    Returns:
-        The bundles, in the order of their first jobs. A job that cannot be bundled is one of its
-        own.
+    Bundles are in the order of their first jobs; the last ones are smaller, so that all workers
+    have one. A job that cannot be bundled is one of its own.
     """
     companions: dict[str, list[Job]] = {}
     for job in jobs:

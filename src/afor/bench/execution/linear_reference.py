@@ -6,15 +6,16 @@ takes seconds on a CPU, so a study fits it unless that would cost more, and stor
 
 import warnings
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from afor.bench.store.references import Fits, fit_key, read_fits, write_fits
+from afor.bench.store.database import Store
+from afor.bench.store.results import fit_key
+from afor.bench.store.tables import LinearFits
 from afor.bench.study.planned_runs import PlannedRun, StudyPlan
-from afor.bench.study.schema import Study
+from afor.bench.study.schema import Study, scored_trials
 from afor.bench.training.metrics import measure_windows
 from afor.bench.training.record import METRICS
 from afor.bench.training.run_spec import DEFAULT_TRAINER
@@ -30,13 +31,14 @@ AT_ONCE = 2048  # windows
 def is_cheap(study: Study, source: "WindowSource", fits: int) -> bool:
     """Tell whether the linear model takes seconds on these data, and has the study's task."""
     same_task = study.training.order != "stream" and study.training.adaptation is None
+    same_task = same_task and not scored_trials(study)  # the linear model is scored per window
     channels = len(source.channel_names)
     size = len(source) * channels
     is_small = size * source.window_samples <= MAX_SAMPLES and size * fits <= MAX_FIT_VALUES
     return study.trainer == DEFAULT_TRAINER and same_task and is_small
 
 
-def fit_references(plan: StudyPlan, sources: "Mapping[str, WindowSource]", store: Path) -> None:
+def fit_references(plan: StudyPlan, sources: "Mapping[str, WindowSource]", store: Store) -> None:
     """Fit the linear model on the splits that the store lacks, where that is cheap."""
     if not plan.study.reference:
         return
@@ -45,15 +47,15 @@ def fit_references(plan: StudyPlan, sources: "Mapping[str, WindowSource]", store
         for run in plan.runs:
             if run.dataset == dataset and (key := fit_key(run.protocol)):
                 splits.setdefault(key, run)
-        known = read_fits(store, dataset)
+        known = store.linear_fits()
         missing = {key: run for key, run in splits.items() if key not in known}
         if not missing or not is_cheap(plan.study, source, len(missing)):
             continue
         if fits := _fit(source, missing):
-            write_fits(store, dataset, {**known, **fits})
+            store.add_linear_fits(fits)
 
 
-def _fit(source: "WindowSource", splits: Mapping[str, PlannedRun]) -> Fits:
+def _fit(source: "WindowSource", splits: Mapping[str, PlannedRun]) -> LinearFits:
     """Fit the model on each split; none if scikit-learn is missing or the data do not allow it."""
     try:
         from sklearn.linear_model import LogisticRegression
@@ -62,7 +64,7 @@ def _fit(source: "WindowSource", splits: Mapping[str, PlannedRun]) -> Fits:
     except ImportError:
         return {}
     features = log_variance(source)
-    fits: Fits = {}
+    fits: LinearFits = {}
     for key, run in splits.items():
         train, test = (source.indices_of(run.spec["split"][side]) for side in ("train", "test"))
         model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))

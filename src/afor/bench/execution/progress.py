@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from afor.bench.common.text import counted, printable
-from afor.bench.execution.timing.run_times import RunTimes, clock
-from afor.bench.study.planned_runs import PlannedRun, describe
+from afor.bench.execution.run_times import RunTimes, clock
+from afor.bench.study.planned_runs import PlannedRun, run_label
 from afor.bench.study.protocol import DATA_KIND, KIND_NOTES, setting
 from afor.bench.training.record import FinishedRun
 
@@ -97,7 +97,7 @@ class Progress:
         self._times.add(planned_run.condition, run.elapsed_s)
         if run.status != "done":
             self._print(
-                printable(f"{run.status}: {describe(planned_run)} ({run.key[:12]}): {run.reason}")
+                printable(f"{run.status}: {run_label(planned_run)} ({run.key[:12]}): {run.reason}")
             )
         elif not self.is_live and time.monotonic() - self._printed_at > PLAIN_EVERY_S:
             self._print(self.line())

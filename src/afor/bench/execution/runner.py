@@ -17,9 +17,9 @@ from afor.bench.common.files import write_atomically
 from afor.bench.data.splits import manifest_text
 from afor.bench.execution.jobs import Died, Ended, Engine, Job, Started
 from afor.bench.execution.linear_reference import fit_references
+from afor.bench.execution.run_times import RunTimes, run_kind
 from afor.bench.execution.sources import PreparationWatcher, open_sources
 from afor.bench.execution.status import RunningFile
-from afor.bench.execution.timing.run_times import RunTimes, run_kind
 from afor.bench.store.database import Store, open_or_create
 from afor.bench.store.lock import locked
 from afor.bench.store.spool import leftovers, quarantine, read_spool, spool_folder
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Watcher(PreparationWatcher, Protocol):
-    """Observes the execution of a study, such as `progress.Progress`."""
+    """Observes the execution of a study, such as `Progress` of the command `run`."""
 
     def planned(self, runs: tuple[PlannedRun, ...], statuses: Mapping[str, str]) -> None:
         """Receive all planned runs and the statuses of those that ended."""
@@ -103,7 +103,7 @@ def run_study(
         ... backbones = ["eegnet"]
         ... optimizers = ["afor"]
         ... training = { max_epochs = 1, batch_size = 16 }
-        ... protocol = { draws = 1, only_folds = [0] }
+        ... protocol = { repetitions = 1, only_folds = [0] }
         ... datasets = [{ name = "synthetic", options = { n_subjects = 3, trials = 4 } }]
         ... '''
         >>> folder = Path(tempfile.mkdtemp())
@@ -122,7 +122,7 @@ def run_study(
             store.set_plan(whole, toml)  # of a part too, so that it is known to be incomplete
             write_manifests(plan, path)
             summary = _complete(plan, sources, store, engine, watch)
-            fit_references(plan, sources, path)
+            fit_references(plan, sources, store)
             return summary
     except OSError as error:  # a full disk can fail any write
         raise explain(path, error) from error

@@ -1,25 +1,29 @@
 """Open the data sets of a study; say which are absent, and describe those for a plan."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from afor.bench.common.errors import AbsentError
 from afor.bench.data.catalog import get_dataset
-from afor.bench.data.loading import choose_subjects, expected_windows, open_windows, resolve_root
+from afor.bench.data.loading import (
+    OnSubject,
+    choose_subjects,
+    expected_windows,
+    open_windows,
+    resolve_root,
+)
 from afor.bench.data.window_source import ExpectedWindows
-from afor.bench.study.schema import DatasetEntry, Study
+from afor.bench.study.schema import Study
 
 if TYPE_CHECKING:
     from afor.bench.data.window_source import WindowSource
-
-Prepare = Callable[[int, int, str], None]
 
 
 class PreparationWatcher(Protocol):
     """Observes the preparation of data."""
 
-    def preparing(self, dataset: str) -> Prepare:
+    def preparing(self, dataset: str) -> OnSubject:
         """Return a callback that is called with (done, total, subject) while data are read."""
 
 
@@ -63,9 +67,10 @@ def absent_datasets(study: Study) -> dict[str, AbsentError]:
     for entry in study.datasets:
         try:
             dataset = get_dataset(entry.use)
-            root = resolve_root(dataset, entry.root or None)
+            settings = dataset.parse(entry.options)
+            root = resolve_root(dataset, entry.root or None, settings)
             if dataset.needs_root:
-                choose_subjects(dataset, root, dataset.parse(entry.options), None)
+                choose_subjects(dataset, root, settings, None)
         except AbsentError as error:
             absent[entry.name] = error
     return absent
@@ -100,15 +105,11 @@ def expected_sources(
     sources: dict[str, WindowSource | ExpectedWindows] = dict(open_sources(present, cache_dir))
     for entry in study.datasets:
         if entry.name in absent:
-            sources[entry.name] = _expected(entry, absent[entry.name])
+            windows = expected_windows(entry.use, entry.options, entry.subjects, entry.exclude)
+            if windows is None:
+                raise absent[entry.name]
+            sources[entry.name] = windows
     return {entry.name: sources[entry.name] for entry in study.datasets}
-
-
-def _expected(entry: DatasetEntry, absent: AbsentError) -> ExpectedWindows:
-    windows = expected_windows(entry.use, entry.options, entry.subjects, entry.exclude)
-    if windows is None:
-        raise absent
-    return windows
 
 
 def _describe(study: Study, absent: Mapping[str, AbsentError]) -> str:

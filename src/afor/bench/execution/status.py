@@ -4,27 +4,21 @@ The driver lists the runs in progress in a file beside the store.
 """
 
 import contextlib
-import json
 import os
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from pydantic import TypeAdapter, ValidationError
 
-from afor.bench.common.text import counted, printable
-from afor.bench.execution.timing.run_times import RunTimes, clock
+from afor.bench.execution.run_times import RunTimes
 from afor.bench.store.database import Store, StoredRun
 from afor.bench.store.lock import driver_of
 from afor.bench.store.spool import spool_folder
-from afor.bench.study.planned_runs import PlannedRun, describe
-from afor.bench.study.protocol import KIND_NOTES
+from afor.bench.study.planned_runs import PlannedRun, run_label
 
 FILE = "running.json"
 
@@ -37,6 +31,9 @@ class RunningRun:
     worker: str
     since: float  # seconds since 1970
     together: int = 1  # runs that the worker trains at once
+
+
+_RUNNING = TypeAdapter(list[RunningRun])
 
 
 class RunningFile:
@@ -64,25 +61,15 @@ class RunningFile:
     def _write(self) -> None:
         temporary = self._path.with_name(f".{FILE}.{os.getpid()}.tmp")
         with contextlib.suppress(OSError):
-            text = json.dumps([asdict(run) for run in self._runs.values()])
-            temporary.write_text(text, "utf-8")
+            temporary.write_bytes(_RUNNING.dump_json(list(self._runs.values())))
             temporary.replace(self._path)
 
 
 def read_running(spool: Path) -> list[RunningRun]:
     """Return the runs in progress; none if the file is missing or malformed."""
     try:
-        rows = json.loads((spool / FILE).read_text("utf-8"))
-        return [
-            RunningRun(
-                str(row["key"]),
-                str(row["worker"]),
-                float(row["since"]),
-                int(row.get("together", 1)),
-            )
-            for row in rows
-        ]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return _RUNNING.validate_json((spool / FILE).read_bytes())
+    except (OSError, ValidationError):
         return []
 
 
@@ -98,8 +85,7 @@ def status_of(store: Store) -> dict[str, Any]:
         of_study = [run for run in runs if run.study == name]
         grid: dict[tuple[str, str, str], Counter[str]] = {}
         for run in of_study:
-            condition = (run.dataset, run.backbone, run.optimizer)
-            grid.setdefault(condition, Counter())[run.status] += 1
+            grid.setdefault(run.condition, Counter())[run.status] += 1
         counts = Counter(run.status for run in of_study)
         studies.append(
             {
@@ -113,7 +99,7 @@ def status_of(store: Store) -> dict[str, Any]:
                     {
                         "dataset": condition[0],
                         "backbone": condition[1],
-                        "optimizer": condition[2],
+                        "method": condition[2],
                         **{word: count[word] for word in STATUSES},
                     }
                     for condition, count in grid.items()
@@ -136,17 +122,18 @@ def _running(store: Store, runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
         planned = by_key.get(running.key)
         if planned is None:
             continue
-        key = (planned.dataset, planned.backbone, planned.optimizer)
         seconds = max(time.time() - running.since, 0.0)
         rows.append(
             {
                 "key": running.key,
-                "run": describe(planned),
+                "run": run_label(planned),
                 "worker": running.worker,
                 "seconds": seconds,
-                "usual_seconds": times.usual_s(key),
+                "usual_seconds": times.usual_s(planned.condition),
                 # The usual time of a bundled run is its share.
-                "unusually_long": times.is_unusual(key, seconds / max(running.together, 1)),
+                "unusually_long": times.is_unusual(
+                    planned.condition, seconds / max(running.together, 1)
+                ),
             }
         )
     return sorted(rows, key=lambda row: -row["seconds"])
@@ -159,60 +146,13 @@ def remaining_s(store: Store, runs: Sequence[PlannedRun]) -> float | None:
     return _times(store.runs()).total(waiting.values())
 
 
-def print_status(status: dict[str, Any]) -> None:
-    """Print the counts as tables."""
-    console = Console(highlight=False)
-    for study in status["studies"]:
-        counts = ", ".join(f"{study[word]} {word}" for word in STATUSES if study[word])
-        left = study["seconds_of_work_left"]
-        hint = f"; {clock(left)} of training left" if left else ""
-        name = printable(study["study"])
-        console.print(f"{name}: {counted(study['planned'], 'run')}: {counts}{hint}", markup=False)
-        for dataset, kind in study["data"].items():
-            if kind in KIND_NOTES:
-                console.print(f"{printable(dataset)}: {KIND_NOTES[kind]}", markup=False)
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0))
-        for heading in ("dataset", "backbone", "optimizer"):
-            table.add_column(heading)
-        columns = [word for word in STATUSES if study[word]]
-        for word in columns:
-            table.add_column(word, justify="right")
-        for condition in study["conditions"]:
-            numbers = [str(condition[word]) for word in columns]
-            names = (condition["dataset"], condition["backbone"], condition["optimizer"])
-            table.add_row(*(Text(printable(name)) for name in names), *numbers)
-        console.print(table)
-    for line in _driver_lines(status):
-        console.print(line, markup=False, soft_wrap=True)
-    if not status["studies"]:
-        console.print(f"{status['store']} holds no study yet.", markup=False)
-
-
-def _driver_lines(status: dict[str, Any]) -> list[str]:
-    """Return lines about the driver and about runs that take unusually long."""
-    if status["driver"] is None:
-        return ["No driver is running."]
-    lines = [
-        f"Driver: process {status['driver']}, {counted(len(status['running']), 'run')} under way."
-    ]
-    lines += [
-        f"UNUSUALLY LONG: {printable(run['run'])} ({printable(run['key'][:12])}), "
-        f"{clock(run['seconds'])} on {printable(run['worker'])}; "
-        f"usual: {clock(run['usual_seconds'])}."
-        for run in status["running"]
-        if run["unusually_long"]
-    ]
-    return lines
-
-
 def _times(runs: Sequence[StoredRun]) -> RunTimes:
     times = RunTimes()
     for run in runs:
         if run.status in ("done", "diverged"):
-            times.add((run.dataset, run.backbone, run.optimizer), run.elapsed_s)
+            times.add(run.condition, run.elapsed_s)
     return times
 
 
 def _left(runs: Sequence[StoredRun]) -> float | None:
-    waiting = [(run.dataset, run.backbone, run.optimizer) for run in runs if run.status == "open"]
-    return _times(runs).total(waiting)
+    return _times(runs).total(run.condition for run in runs if run.status == "open")

@@ -13,7 +13,7 @@ from afor.bench.execution.jobs import Ended, Job
 from afor.bench.store.database import Store, StoredRun
 from afor.bench.study.named_code import list_names, names_in_spec
 from afor.bench.study.planned_runs import run_key
-from afor.bench.training.execute import environment
+from afor.bench.training.execute import cut_for, environment
 from afor.bench.training.record import FinishedRun, decode
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RepeatedRun:
     """The comparison of a stored run with its repetition."""
 
     stored: StoredRun
@@ -33,14 +33,9 @@ class Verdict:
 def sample_runs(
     store: Store, study: str | None, count: int, seed: int, leave_out: Container[str] = ()
 ) -> list[StoredRun]:
-    """Draw finished runs to repeat, without duplicates.
+    """Draw finished runs to repeat, of one study or of all, without duplicates; 0 returns all.
 
-    Args:
-        store: Where the runs are.
-        study: Draw from this study alone; None draws from all.
-        count: Number of runs; 0 returns all.
-        seed: Seed of the draw.
-        leave_out: Keys of runs that are not drawn.
+    Runs whose keys are in `leave_out` are not drawn.
     """
     stored_runs = {run.key: run for run in store.runs(study) if run.status in ("done", "diverged")}
     stored_runs = {key: stored for key, stored in stored_runs.items() if key not in leave_out}
@@ -86,19 +81,10 @@ def verify_runs(
     workers: int,
     *,
     trust: bool = False,
-) -> Generator[Verdict, None, None]:
-    """Repeat runs and yield a verdict for each; closing the generator stops the workers.
+) -> Generator[RepeatedRun, None, None]:
+    """Repeat runs and yield each with its comparison; closing the generator stops the workers.
 
-    Args:
-        store: The store, which is only read.
-        stored_runs: The runs to repeat.
-        sources: Windows of each data set.
-        spool: Folder for the results of the workers.
-        workers: Number of processes.
-        trust: Import and run code that a run names and that is not part of afor.
-
-    Yields:
-        The comparison of each run with its repetition.
+    The store is only read. With `trust`, code that a run names and that is not part of afor is run.
 
     Raises:
         ConfigError: A run names custom code and `trust` is not set.
@@ -117,7 +103,8 @@ def verify_runs(
                 f"{store.path}: run {key[:12]} names code that is not part of afor: "
                 f"{list_names(names)}. Pass trust=True to train it."
             )
-        fingerprint, here = run.spec["data"]["fingerprint"], sources[stored.dataset].fingerprint
+        fingerprint = run.spec["data"]["fingerprint"]
+        here = cut_for(run.spec, sources[stored.dataset]).fingerprint
         if here != fingerprint:
             raise DataError(
                 f"{stored.dataset}: the data here is not the data run {key[:12]} was trained on "
@@ -135,9 +122,9 @@ def verify_runs(
                 yield _compare(by_key[event.key], finished[event.key], decode(event.content))
 
 
-def _compare(stored: StoredRun, before: FinishedRun, after: FinishedRun) -> Verdict:
+def _compare(stored: StoredRun, before: FinishedRun, after: FinishedRun) -> RepeatedRun:
     if before.record is None or after.record is None:
-        return Verdict(stored, is_same=False, differs_in=(after.reason,), note="")
+        return RepeatedRun(stored, is_same=False, differs_in=(after.reason,), note="")
     stored_numbers = before.record.numbers()
     new_numbers = after.record.numbers_known_to(before.record)
     # As text, NaN equals NaN, and every bit of a float counts.
@@ -155,4 +142,4 @@ def _compare(stored: StoredRun, before: FinishedRun, after: FinishedRun) -> Verd
             "the same GPU and versions: on CUDA torch gives the same bits only where it has "
             "deterministic algorithms"
         )
-    return Verdict(stored, not differing, differing, "; ".join(changed))
+    return RepeatedRun(stored, not differing, differing, "; ".join(changed))

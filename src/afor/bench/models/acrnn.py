@@ -7,12 +7,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from afor.bench.models.input_shape import InputShape
-from afor.bench.models.settings import Dropout, check_choice
+from afor.bench.models.settings import Dropout
 
 Recurrent = Literal["single", "sequence"]
 
 # Sizes of the published model, the same for every data set.
-ATTENTION_HIDDEN = 15
+_ATTENTION_HIDDEN = 15
 _KERNEL = 45  # samples
 _POOL, _POOL_STRIDE = 75, 10  # samples
 MAPS = 40
@@ -43,20 +43,26 @@ class ACRNN(nn.Module):
         dropout: Dropout = 0.5,
     ) -> None:
         super().__init__()
-        shape.require("ACRNN", samples=_KERNEL - 1 + _POOL)
-        check_choice("ACRNN", "recurrent", recurrent, Recurrent)
         self.recurrent: Recurrent = recurrent
-        self.squeeze = nn.Linear(shape.channels, ATTENTION_HIDDEN)
-        self.excite = nn.Linear(ATTENTION_HIDDEN, shape.channels)
-        # A kernel over all channels slides in time only: one-dimensional, channels as inputs.
-        self.convolution: nn.Conv1d | nn.Conv2d = nn.Conv1d(shape.channels, MAPS, _KERNEL)
+        self.squeeze = nn.Linear(shape.channels, _ATTENTION_HIDDEN)
+        self.excite = nn.Linear(_ATTENTION_HIDDEN, shape.channels)
+        self.convolution, steps = self._make_convolution(shape)
         self.map_dropout = nn.Dropout1d(dropout)
-        steps = (shape.samples - _KERNEL + 1 - _POOL) // _POOL_STRIDE + 1
         inputs = MAPS if recurrent == "sequence" else MAPS * steps
         self.lstm = nn.LSTM(inputs, HIDDEN, num_layers=2, batch_first=True)
-        self.attention = ExtendedSelfAttention(HIDDEN)
+        self.attention = self._make_attention()
         self.dropout = nn.Dropout(dropout)
         self.classifier = nn.Linear(HIDDEN, shape.classes)
+
+    def _make_convolution(self, shape: InputShape) -> tuple[nn.Conv1d | nn.Conv2d, int]:
+        """Return the convolution and the number of steps that `_pooled_maps` makes with it."""
+        shape.require("ACRNN", samples=_KERNEL - 1 + _POOL)
+        steps = (shape.samples - _KERNEL + 1 - _POOL) // _POOL_STRIDE + 1
+        # A kernel over all channels slides in time only: one-dimensional, channels as inputs.
+        return nn.Conv1d(shape.channels, MAPS, _KERNEL), steps
+
+    def _make_attention(self) -> "ExtendedSelfAttention":
+        return ExtendedSelfAttention(HIDDEN)
 
     def forward(self, signal: Tensor) -> Tensor:
         """Return logits (batch, classes) for a signal (batch, channels, samples)."""

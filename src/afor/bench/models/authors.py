@@ -1,5 +1,6 @@
 """The four networks as the AFOR authors released them."""
 
+import warnings
 from itertools import accumulate, pairwise
 
 import torch
@@ -7,18 +8,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.models.acrnn import ACRNN, ATTENTION_HIDDEN, HIDDEN, MAPS, ExtendedSelfAttention
+from afor.bench.models.acrnn import ACRNN, MAPS, ExtendedSelfAttention
 from afor.bench.models.eegnet import EEGNet, EEGNetForm
-from afor.bench.models.hslt import HSLT, RegionEncoder
+from afor.bench.models.hslt import RegionEncoder, RegionTransformer
 from afor.bench.models.input_shape import InputShape
-from afor.bench.models.nsal_dgat import (
-    NSALDGAT,
-    SMALLEST_CHANNELS,
-    ConvolutionalAttention,
-    GraphLayer,
-    make_head,
-)
-from afor.bench.models.settings import Dropout, Epsilon, Form, Momentum, check_choice
+from afor.bench.models.nsal_dgat import SMALLEST_CHANNELS, GraphNetwork
+from afor.bench.models.settings import Dropout, Epsilon, Form, Momentum
 
 
 class EEGNetAuthors(EEGNet):
@@ -103,21 +98,19 @@ class ACRNNAuthors(ACRNN):
     """
 
     def __init__(self, shape: InputShape, *, dropout: Dropout = 0.5) -> None:
-        nn.Module.__init__(self)
+        super().__init__(shape, dropout=dropout)
+
+    def _make_convolution(self, shape: InputShape) -> tuple[nn.Conv2d, int]:
         shape.require("ACRNN of the AFOR authors", samples=_KERNEL)
-        self.recurrent = "single"
-        self.squeeze = nn.Linear(shape.channels, ATTENTION_HIDDEN)
-        self.excite = nn.Linear(ATTENTION_HIDDEN, shape.channels)
-        self.convolution = nn.Conv2d(_PLANES, MAPS, (shape.channels, _KERNEL))
-        self.map_dropout = nn.Dropout1d(dropout)
-        features = MAPS * (shape.samples - _KERNEL + 1)
-        self.lstm = nn.LSTM(features, HIDDEN, num_layers=2, batch_first=True)
-        self.attention = ExtendedSelfAttention(HIDDEN)
+        steps = shape.samples - _KERNEL + 1
+        return nn.Conv2d(_PLANES, MAPS, (shape.channels, _KERNEL)), steps
+
+    def _make_attention(self) -> ExtendedSelfAttention:
+        attention = super()._make_attention()
         # Authors: from NumPy's global generator. Here: from torch's, which the run seeds.
-        nn.init.normal_(self.attention.direct)
-        nn.init.normal_(self.attention.through)
-        self.dropout = nn.Dropout(dropout)
-        self.classifier = nn.Linear(HIDDEN, shape.classes)
+        nn.init.normal_(attention.direct)
+        nn.init.normal_(attention.through)
+        return attention
 
     def _pooled_maps(self, signal: Tensor) -> Tensor:
         """Return the ELU of the convolution, (batch, maps, samples - 2), without a pool."""
@@ -135,7 +128,7 @@ REGION_SIZES: dict[int, tuple[tuple[int, ...], int]] = {
 }
 
 
-class HSLTAuthors(HSLT):
+class HSLTAuthors(RegionTransformer):
     """Classify windows with the HSLT that the AFOR authors released.
 
     Every electrode's token is a linear map of its raw samples: there is no convolution. Regions
@@ -149,26 +142,26 @@ class HSLTAuthors(HSLT):
     Args:
         shape: Shape of a window, with 6, 22, 32 or 62 channels.
         dropout: Probability of dropping an attention weight or an element of an MLP.
-        form: How the forward pass is computed, as for :class:`HSLT`.
+        form: How the forward pass is computed, as for `hslt`.
 
     Raises:
         ConfigError: For another number of channels.
     """
 
     def __init__(self, shape: InputShape, *, dropout: Dropout = 0.4, form: Form = "fast") -> None:
-        nn.Module.__init__(self)
-        check_choice("HSLT of the AFOR authors", "form", form, Form)
         if shape.channels not in REGION_SIZES:
             raise ConfigError(
                 f"HSLT of the AFOR authors has regions for {', '.join(map(str, REGION_SIZES))} "
                 f"channels, found {shape.channels}. Use hslt, which takes any montage."
             )
-        self.form = form
-        self.tokenizer = nn.Identity()
         sizes, kept_tokens = REGION_SIZES[shape.channels]
         bounds = pairwise(accumulate(sizes, initial=0))
         indices = tuple(tuple(range(start, stop)) for start, stop in bounds)
-        self._build(shape.samples, indices, kept_tokens, dropout, shape.classes, second_gelu=True)
+        super().__init__(
+            *(nn.Identity(), shape.samples, indices, kept_tokens, dropout, shape.classes),
+            form=form,
+            second_gelu=True,
+        )
         tokens = [self.class_token, self.position]
         for region in self.regions:
             assert isinstance(region, RegionEncoder)
@@ -178,45 +171,10 @@ class HSLTAuthors(HSLT):
 
 
 _EDGES_PER_UNIT = 128
-_WORKING_CHANNELS = 12  # the fewest channels for which channels² // 128 is at least one
 _LARGEST_KERNEL = 7
 
 
-class PublishedNSALDGAT(NSALDGAT):
-    """Build the released network for any number of channels, also where all its outputs are NaN.
-
-    Studies use :class:`NSALDGATAuthors`, which refuses such inputs.
-    """
-
-    def __init__(
-        self,
-        shape: InputShape,
-        *,
-        repair: bool = False,
-        dropout: Dropout = 0.25,
-    ) -> None:
-        nn.Module.__init__(self)
-        if shape.channels < SMALLEST_CHANNELS:
-            raise ConfigError(
-                f"NSAL-DGAT of the AFOR authors needs at least {SMALLEST_CHANNELS} channels, "
-                f"found {shape.channels}."
-            )
-        features = shape.samples  # of a node
-        self.entropy, self.feature_norm = nn.Identity(), nn.Identity()
-        self.adjacency = PublishedAdjacency(shape.channels, repair=repair)
-        self.first = GraphLayer(features)
-        self.second = GraphLayer(features)
-        self.attention = ConvolutionalAttention(3 * features)
-        kernel = min(shape.channels, _LARGEST_KERNEL)
-        kernel -= 1 - kernel % 2  # odd
-        self.attention.spatial = nn.Conv2d(2, 1, kernel, padding=kernel // 2)
-        self.head = make_head(3 * features * shape.channels, dropout, shape.classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Linear) and module.weight.numel():
-                module.reset_parameters()  # torch's defaults everywhere
-
-
-class NSALDGATAuthors(PublishedNSALDGAT):
+class NSALDGATAuthors(GraphNetwork):
     """Classify windows with the NSAL-DGAT that the AFOR authors released.
 
     A node's features are its raw samples. The adjacency grows from a random vector through
@@ -238,6 +196,8 @@ class NSALDGATAuthors(PublishedNSALDGAT):
         ConfigError: With fewer than 12 channels and no ``repair``, or fewer than 3 at all.
     """
 
+    working_channels = 12  # the fewest for which channels² // 128 is at least one
+
     def __init__(
         self,
         shape: InputShape,
@@ -245,14 +205,22 @@ class NSALDGATAuthors(PublishedNSALDGAT):
         repair: bool = False,
         dropout: Dropout = 0.25,
     ) -> None:
-        if not repair and shape.channels < _WORKING_CHANNELS:
+        if not repair and shape.channels < self.working_channels:
             raise ConfigError(
                 f"NSAL-DGAT of the AFOR authors gives NaN for every input of fewer than "
-                f"{_WORKING_CHANNELS} channels, found {shape.channels}: its bottleneck has "
+                f"{self.working_channels} channels, found {shape.channels}: its bottleneck has "
                 f"{shape.channels**2} // {_EDGES_PER_UNIT} = 0 units. Set repair = true for the "
                 f"smallest change that trains, or use nsal_dgat."
             )
-        super().__init__(shape, repair=repair, dropout=dropout)
+        shape.require("NSAL-DGAT of the AFOR authors", channels=SMALLEST_CHANNELS)
+        adjacency = PublishedAdjacency(shape.channels, repair=repair)
+        super().__init__(shape, nn.Identity(), nn.Identity(), shape.samples, adjacency, dropout)
+        kernel = min(shape.channels, _LARGEST_KERNEL)
+        kernel -= 1 - kernel % 2  # odd
+        self.attention.spatial = nn.Conv2d(2, 1, kernel, padding=kernel // 2)
+        for module in self.modules():
+            if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Linear) and module.weight.numel():
+                module.reset_parameters()  # torch's defaults everywhere
 
 
 class PublishedAdjacency(nn.Module):
@@ -270,13 +238,10 @@ class PublishedAdjacency(nn.Module):
             width = max(1, width)
         # Authors: a plain attribute, so a reloaded model had another graph. Here: a buffer.
         self.register_buffer("seed_vector", torch.rand(edges))
-        self.narrow: nn.Module
-        self.widen: nn.Module
-        if width:
+        with warnings.catch_warnings():  # torch's, of layers without elements
+            warnings.simplefilter("ignore", UserWarning)
             self.narrow = nn.Linear(edges, width, bias=False)
             self.widen = nn.Linear(width, edges, bias=False)
-        else:  # torch warns when it initialises a tensor without elements
-            self.narrow, self.widen = _EmptyLinear(edges, 0), _EmptyLinear(0, edges)
 
     def forward(self) -> Tensor:
         """Return the adjacency (channels, channels); every column sums to one, or is NaN."""
@@ -286,15 +251,3 @@ class PublishedAdjacency(nn.Module):
             empty = adjacency.sum(dim=0) == 0
             adjacency = adjacency + torch.diag(empty.to(adjacency.dtype))
         return adjacency / adjacency.sum(dim=0, keepdim=True)
-
-
-class _EmptyLinear(nn.Module):
-    """A linear layer without bias that has no inputs or no outputs."""
-
-    def __init__(self, inputs: int, outputs: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(outputs, inputs))
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Return ``inputs`` times the empty weight."""
-        return F.linear(inputs, self.weight)

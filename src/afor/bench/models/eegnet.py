@@ -3,6 +3,7 @@
 import functools
 import logging
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Literal
 
 import torch
@@ -28,7 +29,6 @@ from afor.bench.models.settings import (
     Filters,
     FilterSamples,
     Momentum,
-    check_choice,
 )
 from afor.torch_private import foreach_add_, foreach_lerp_, has_hooks, is_watched, transform_level
 
@@ -40,6 +40,15 @@ _VECTOR = 16  # float32 numbers that torch's vector loops take at a time with AV
 _SPATIAL_MAX_NORM, _CLASS_MAX_NORM = 1.0, 0.25  # Table 2
 _OWN_TENSORS = (Tensor, nn.Parameter)  # a subclass may keep its numbers elsewhere
 
+
+# In the order of `native.binding.PARAMETERS`.
+BLOCK_PARAMETERS = (
+    "temporal.weight", "temporal_norm.weight", "temporal_norm.bias",
+    "spatial.weight", "spatial_norm.weight", "spatial_norm.bias",
+    "depthwise.weight", "pointwise.weight", "separable_norm.weight", "separable_norm.bias",
+)  # fmt: skip
+_block_parameters = attrgetter(*BLOCK_PARAMETERS)
+NORMS = ("temporal_norm", "spatial_norm", "separable_norm")
 
 _TAKEN_FOR_GRANTED = {
     nn.Conv2d: ("weight", "bias", "stride", "padding", "dilation", "groups"),
@@ -92,7 +101,6 @@ class EEGNet(nn.Module):
     ) -> None:
         super().__init__()
         shape.require("EEGNet", samples=_FIRST_POOL * _SECOND_POOL)
-        check_choice("EEGNet", "form", form, EEGNetForm)
         # Paper (Lawhern): half the sampling rate, so that the filters resolve 2 Hz and above.
         kernel = kernel_samples or max(1, round(shape.rate_hz / 2))
         maps = temporal_filters * depth
@@ -164,7 +172,7 @@ class EEGNet(nn.Module):
             return "a layer was replaced, changed or switched to another mode than the network"
         if has_hooks(*self._layers()):
             return "hooks of layers would not be called"
-        for tensor in (signal, *self._block_parameters()):
+        for tensor in (signal, *_block_parameters(self)):
             if type(tensor) not in _OWN_TENSORS or tensor.device.type != "cpu":
                 return f"it needs plain tensors on the CPU, found one on {tensor.device}"
             if tensor.dtype not in DTYPES or tensor.dtype != signal.dtype:
@@ -272,7 +280,7 @@ class EEGNet(nn.Module):
 
     def _native(self, signal: Tensor) -> Tensor:
         norms, blocks = self._norms(), self.native_blocks(signal)
-        parameters = self._block_parameters()
+        parameters = _block_parameters(self)
         if self.training:
             masks = self.native_masks(blocks.sizes)
             features, statistics = native_features(blocks, signal, parameters, masks)
@@ -283,15 +291,6 @@ class EEGNet(nn.Module):
 
     def _norms(self) -> tuple[nn.BatchNorm2d, nn.BatchNorm2d, nn.BatchNorm2d]:
         return self.temporal_norm, self.spatial_norm, self.separable_norm
-
-    def _block_parameters(self) -> list[Tensor]:
-        """Return the parameters in the order of `native.binding.PARAMETERS`."""
-        first, second, third = self._norms()
-        return [
-            self.temporal.weight, first.weight, first.bias,
-            self.spatial.weight, second.weight, second.bias,
-            self.depthwise.weight, self.pointwise.weight, third.weight, third.bias,
-        ]  # fmt: skip
 
     def _layers(self) -> tuple[nn.Module, ...]:
         convolutions = (self.temporal, self.spatial, self.depthwise, self.pointwise)

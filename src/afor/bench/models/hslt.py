@@ -14,7 +14,7 @@ from afor.bench.models.layers.features import BANDS_HZ, DifferentialEntropy
 from afor.bench.models.layers.stacked import stacked_block, stacked_encoder
 from afor.bench.models.layers.tokens import LogPowerTokens
 from afor.bench.models.regions import region_indices
-from afor.bench.models.settings import Bands, Dropout, Form, check_choice
+from afor.bench.models.settings import Bands, Dropout, Form
 
 Tokenizer = Literal["conv", "de", "linear"]
 
@@ -29,65 +29,35 @@ _TOKEN_STD = 0.02  # initial class tokens and position embeddings, as in vision 
 _NORM_EPS = 1e-6
 
 
-class HSLT(nn.Module):
+class RegionTransformer(nn.Module):
     """Attend among the electrodes of a region, then among regions.
 
     Args:
-        shape: Shape of a window.
-        tokenizer: Features of an electrode: ``"conv"`` is the log power of a learned filter bank,
-            ``"de"`` the differential entropy of frequency bands, ``"linear"`` the raw samples.
-        bands_hz: Frequency bands of ``"de"``.
-        regions: Lists of channel names; None uses the table or the electrode positions.
+        tokenizer: Maps a signal to (batch, channels, features).
+        features: Number of features.
+        indices: Channels of each region.
+        kept_tokens: Number of tokens of an encoded region, its class token included.
         dropout: Dropout probability.
-        form: How the forward pass is computed. ``"plain"`` is region by region, ``"fast"`` takes
-            regions of equal size in one call. Parameters are the same, and so are results without
-            dropout; with it, ``"fast"`` draws other masks of the same distribution.
-
-    Example:
-        >>> names = ("F3", "C3", "O1", "F4", "C4", "O2")
-        >>> shape = InputShape(names, samples=600, rate_hz=200, classes=5)
-        >>> HSLT(shape)(torch.zeros(2, 6, 600)).shape
-        torch.Size([2, 5])
+        classes: Number of classes.
+        form: How the forward pass is computed, as for :class:`HSLT`.
+        second_gelu: Whether a GELU follows the second layer of every MLP, too.
     """
 
     def __init__(
         self,
-        shape: InputShape,
-        *,
-        tokenizer: Tokenizer = "conv",
-        bands_hz: Bands = BANDS_HZ,
-        regions: Sequence[Sequence[str]] | None = None,
-        dropout: Dropout = 0.4,
-        form: Form = "fast",
-    ) -> None:
-        super().__init__()
-        check_choice("HSLT", "tokenizer", tokenizer, Tokenizer)
-        check_choice("HSLT", "form", form, Form)
-        self.form = form
-        self.tokenizer: nn.Module
-        # Paper: "convolutional tokenization", which the original lacks. Here: a per-electrode
-        # filter bank by default, because the text names it; "de" is the original's input.
-        if tokenizer == "conv":
-            self.tokenizer, features = LogPowerTokens(shape, form=form), LogPowerTokens.FEATURES
-        elif tokenizer == "de":
-            self.tokenizer, features = DifferentialEntropy(shape, bands_hz), len(bands_hz)
-        else:
-            self.tokenizer, features = nn.Identity(), shape.samples
-        indices = region_indices(shape.channel_names, regions)
-        kept_tokens = min(len(region) for region in indices) + 1  # q, tokens per region
-        self._build(features, indices, kept_tokens, dropout, shape.classes)
-
-    def _build(
-        self,
+        tokenizer: nn.Module,
         features: int,
         indices: tuple[tuple[int, ...], ...],
         kept_tokens: int,
         dropout: float,
         classes: int,
         *,
+        form: Form,
         second_gelu: bool = False,
     ) -> None:
-        """Build everything after the tokenizer: region encoders, merge, blocks and classifier."""
+        super().__init__()
+        self.form = form
+        self.tokenizer = tokenizer
         self.indices = indices
         self.regions = nn.ModuleList(
             RegionEncoder(features, len(region), kept_tokens, dropout, second_gelu=second_gelu)
@@ -142,6 +112,51 @@ class HSLT(nn.Module):
             outputs = stacked_encoder([self.regions[number] for number in group], members)
             encoded.update(zip(group, outputs.unbind(), strict=True))
         return torch.stack([encoded[number] for number in range(len(self.indices))], dim=1)
+
+
+class HSLT(RegionTransformer):
+    """Attend among the electrodes of a region, then among regions.
+
+    Args:
+        shape: Shape of a window.
+        tokenizer: Features of an electrode: ``"conv"`` is the log power of a learned filter bank,
+            ``"de"`` the differential entropy of frequency bands, ``"linear"`` the raw samples.
+        bands_hz: Frequency bands of ``"de"``.
+        regions: Lists of channel names; None uses the table or the electrode positions.
+        dropout: Dropout probability.
+        form: How the forward pass is computed. ``"plain"`` is region by region, ``"fast"`` takes
+            regions of equal size in one call. Parameters are the same, and so are results without
+            dropout; with it, ``"fast"`` draws other masks of the same distribution.
+
+    Example:
+        >>> names = ("F3", "C3", "O1", "F4", "C4", "O2")
+        >>> shape = InputShape(names, samples=600, rate_hz=200, classes=5)
+        >>> HSLT(shape)(torch.zeros(2, 6, 600)).shape
+        torch.Size([2, 5])
+    """
+
+    def __init__(
+        self,
+        shape: InputShape,
+        *,
+        tokenizer: Tokenizer = "conv",
+        bands_hz: Bands = BANDS_HZ,
+        regions: Sequence[Sequence[str]] | None = None,
+        dropout: Dropout = 0.4,
+        form: Form = "fast",
+    ) -> None:
+        made: nn.Module
+        # Paper: "convolutional tokenization", which the original lacks. Here: a per-electrode
+        # filter bank by default, because the text names it; "de" is the original's input.
+        if tokenizer == "conv":
+            made, features = LogPowerTokens(shape, form=form), LogPowerTokens.FEATURES
+        elif tokenizer == "de":
+            made, features = DifferentialEntropy(shape, bands_hz), len(bands_hz)
+        else:
+            made, features = nn.Identity(), shape.samples
+        indices = region_indices(shape.channel_names, regions)
+        kept_tokens = min(len(region) for region in indices) + 1  # q, tokens per region
+        super().__init__(made, features, indices, kept_tokens, dropout, shape.classes, form=form)
 
 
 class RegionEncoder(nn.Module):

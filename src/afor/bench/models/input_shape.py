@@ -60,16 +60,21 @@ class InputShape:
         names = tuple(f"channel {index}" for index in range(channels))
         return cls(names, samples, rate_hz, classes)
 
-    def require(self, backbone: str, *, samples: int) -> None:
-        """Check that the window is long enough for a backbone.
+    def require(self, backbone: str, *, samples: int = 1, channels: int = 1) -> None:
+        """Check that the window is large enough for a backbone.
 
         Args:
             backbone: Name of the backbone, for the message.
             samples: Number of samples that it needs.
+            channels: Number of channels that it needs.
 
         Raises:
-            ConfigError: The window is shorter.
+            ConfigError: The window has fewer.
         """
+        if self.channels < channels:
+            raise ConfigError(
+                f"{backbone} needs at least {channels} channels, found {self.channels}."
+            )
         if self.samples < samples:
             raise ConfigError(
                 f"{backbone} needs windows of at least {samples} samples, found {self.samples} "

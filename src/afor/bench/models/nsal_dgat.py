@@ -11,10 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from afor.bench.common.errors import ConfigError
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.layers.features import BANDS_HZ, DifferentialEntropy
-from afor.bench.models.settings import Bands, Dropout, Seed, check_choice
+from afor.bench.models.settings import Bands, Dropout, Seed
 
 NodeFeatures = Literal["de", "raw"]
 
@@ -24,7 +23,47 @@ _REDUCTION = 4  # of the channel attention, as published
 _COLUMN_FLOOR = 1e-6
 
 
-class NSALDGAT(nn.Module):
+class GraphNetwork(nn.Module):
+    """Classify nodes with features by two graph layers, attention and the published head.
+
+    Args:
+        shape: Shape of a window.
+        make_features: Maps a signal to features, (batch, nodes, features).
+        feature_norm: Normalises (batch, features, nodes).
+        features: Number of features.
+        adjacency: Returns the adjacency (channels, channels).
+        dropout: Dropout probability of the classifier.
+    """
+
+    def __init__(
+        self,
+        shape: InputShape,
+        make_features: nn.Module,
+        feature_norm: nn.Module,
+        features: int,
+        adjacency: nn.Module,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.entropy, self.feature_norm = make_features, feature_norm
+        self.adjacency = adjacency
+        self.first = GraphLayer(features)
+        self.second = GraphLayer(features)
+        self.attention = ConvolutionalAttention(3 * features)
+        self.head = _make_head(3 * features * shape.channels, dropout, shape.classes)
+
+    def forward(self, signal: Tensor) -> Tensor:
+        """Return logits (batch, classes) for a signal (batch, channels, samples)."""
+        nodes = self.feature_norm(self.entropy(signal).transpose(1, 2))  # (batch, features, nodes)
+        adjacency = self.adjacency()
+        first = self.first(nodes, adjacency)
+        second = self.second(first, adjacency)
+        maps = torch.cat([nodes, first, second], dim=1)
+        logits: Tensor = self.head(maps + self.attention(maps))
+        return logits
+
+
+class NSALDGAT(GraphNetwork):
     """Classify electrodes' band entropies with two graph layers over a learned adjacency.
 
     Args:
@@ -51,39 +90,18 @@ class NSALDGAT(nn.Module):
         dropout: Dropout = 0.25,
         graph_seed: Seed = 0,
     ) -> None:
-        super().__init__()
-        check_choice("NSAL-DGAT", "node_features", node_features, NodeFeatures)
-        if shape.channels < SMALLEST_CHANNELS:
-            raise ConfigError(
-                f"NSAL-DGAT needs at least {SMALLEST_CHANNELS} channels, found {shape.channels}."
-            )
-        self.entropy: nn.Module
-        self.feature_norm: nn.Module
+        shape.require("NSAL-DGAT", channels=SMALLEST_CHANNELS)
+        entropy: nn.Module = nn.Identity()
+        norm: nn.Module = nn.Identity()
+        features = shape.samples
         if node_features == "de":
             features = len(bands_hz)
-            self.entropy = DifferentialEntropy(shape, bands_hz)
-            self.feature_norm = nn.BatchNorm1d(features)
-        else:
-            features = shape.samples
-            self.entropy, self.feature_norm = nn.Identity(), nn.Identity()
-        self.adjacency: nn.Module = DynamicAdjacency(shape.channels, graph_seed)
-        self.first = GraphLayer(features)
-        self.second = GraphLayer(features)
-        self.attention = ConvolutionalAttention(3 * features)
-        self.head = make_head(3 * features * shape.channels, dropout, shape.classes)
-
-    def forward(self, signal: Tensor) -> Tensor:
-        """Return logits (batch, classes) for a signal (batch, channels, samples)."""
-        nodes = self.feature_norm(self.entropy(signal).transpose(1, 2))  # (batch, features, nodes)
-        adjacency = self.adjacency()
-        first = self.first(nodes, adjacency)
-        second = self.second(first, adjacency)
-        maps = torch.cat([nodes, first, second], dim=1)
-        logits: Tensor = self.head(maps + self.attention(maps))
-        return logits
+            entropy, norm = DifferentialEntropy(shape, bands_hz), nn.BatchNorm1d(features)
+        adjacency = DynamicAdjacency(shape.channels, graph_seed)
+        super().__init__(shape, entropy, norm, features, adjacency, dropout)
 
 
-def make_head(inputs: int, dropout: float, classes: int) -> nn.Sequential:
+def _make_head(inputs: int, dropout: float, classes: int) -> nn.Sequential:
     """Return the published classifier, with two hidden layers of 64 units."""
     return nn.Sequential(
         nn.Flatten(),

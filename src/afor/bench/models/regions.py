@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from afor.bench.common.errors import ConfigError
 
@@ -126,15 +127,18 @@ def _check_partition(regions: Sequence[Sequence[str]], names: Sequence[str]) -> 
 _Position = tuple[float, float, float]
 
 
-def electrode_positions() -> dict[str, _Position]:
-    """Return the 10-05 positions in metres, made exactly symmetric."""
+def standard_montage() -> Any:
+    """Return MNE's montage of the 10-05 system."""
     import mne  # slow to import, and needed only for montages without a table
 
-    # One montage under the names of newer and older MNE.
-    name = "colin27_1005"
-    if name not in mne.channels.get_builtin_montages():
-        name = "standard_1005"
-    montage = mne.channels.make_standard_montage(name).get_positions()["ch_pos"]
+    known = mne.channels.get_builtin_montages()
+    name = "colin27_1005" if "colin27_1005" in known else "standard_1005"  # renamed in MNE 1.13
+    return mne.channels.make_standard_montage(name)
+
+
+def electrode_positions() -> dict[str, _Position]:
+    """Return the 10-05 positions in metres, made exactly symmetric."""
+    montage = standard_montage().get_positions()["ch_pos"]
     raw = {name.upper(): tuple(float(value) for value in p) for name, p in montage.items()}
     positions: dict[str, _Position] = {}
     for name, (x, y, z) in raw.items():

@@ -8,7 +8,7 @@ from torch import nn
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.module_search import ADVICE, import_named, returns_instance
-from afor.bench.common.parameter_checks import check_values
+from afor.bench.common.parameter_checks import check_names, check_values
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.models.acrnn import ACRNN
 from afor.bench.models.authors import ACRNNAuthors, EEGNetAuthors, HSLTAuthors, NSALDGATAuthors
@@ -16,6 +16,7 @@ from afor.bench.models.eegnet import EEGNet
 from afor.bench.models.hslt import HSLT
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.nsal_dgat import NSALDGAT
+from afor.bench.models.regions import standard_montage
 
 BACKBONES: dict[str, type[nn.Module]] = {
     "eegnet": EEGNet,
@@ -65,14 +66,13 @@ def build_backbone(name: str, shape: InputShape, **settings: Any) -> nn.Module:
         2396
     """
     factory, inputs = _resolve(name, shape)
-    _check_call(name, factory, inputs, settings)
-    _check_values(name, settings)
+    _check_settings(name, factory, inputs, settings)
     if inputs is None:
         model = factory(shape, **settings)
     else:
         try:
             model = factory(**inputs, **settings)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:  # it wants the electrodes, or cannot do without
             if "chs_info" not in str(error) or "chs_info" in settings:
                 raise
             model = factory(**inputs, **settings, chs_info=electrodes(name, shape))
@@ -86,12 +86,7 @@ def build_backbone(name: str, shape: InputShape, **settings: Any) -> nn.Module:
 def electrodes(name: str, shape: InputShape) -> list[Any]:
     """Return the channels with their positions as MNE describes them, for networks that want them.
 
-    Args:
-        name: Name of the backbone, for the message.
-        shape: Shape of a window, whose channel names are electrodes of the 10-05 system.
-
-    Raises:
-        ConfigError: A channel has no such name.
+    Raises ConfigError if a channel has no name of the 10-05 system.
 
     Example:
         >>> shape = InputShape(("C3", "Cz", "C4"), samples=250, rate_hz=250, classes=4)
@@ -100,9 +95,7 @@ def electrodes(name: str, shape: InputShape) -> list[Any]:
     """
     import mne
 
-    known = mne.channels.get_builtin_montages()
-    montage = "colin27_1005" if "colin27_1005" in known else "standard_1005"  # renamed in MNE 1.13
-    positions = mne.channels.make_standard_montage(montage)
+    positions = standard_montage()
     unknown = [n for n in shape.channel_names if n not in positions.ch_names]
     if unknown:
         raise ConfigError(
@@ -128,8 +121,7 @@ def import_braindecode() -> list[str]:
 def check_backbone(name: str, settings: Mapping[str, Any]) -> None:
     """Raise ConfigError if the name or a setting is not valid, without building the network."""
     factory, inputs = _resolve(name, InputShape.unnamed(1, samples=1, rate_hz=1, classes=2))
-    _check_call(name, factory, inputs, settings)
-    _check_values(name, settings)
+    _check_settings(name, factory, inputs, settings)
 
 
 _Inputs = dict[str, Any] | None
@@ -175,21 +167,17 @@ def _import_attribute(name: str, module: str, attribute: str) -> Callable[..., A
     return factory
 
 
-def _signature(name: str, factory: Callable[..., Any]) -> inspect.Signature:
+def _check_settings(
+    name: str, factory: Callable[..., Any], inputs: _Inputs, settings: Mapping[str, Any]
+) -> None:
+    """Raise ConfigError for an unknown, missing or reserved setting, and for a wrong value."""
     try:
-        return inspect.signature(factory)
+        parameters = inspect.signature(factory).parameters
     except (TypeError, ValueError) as error:
         raise ConfigError(
             f"Backbone {name!r} has no readable signature, so its settings cannot be checked. "
             f"Wrap it in a Python function with named parameters."
         ) from error
-
-
-def _check_call(
-    name: str, factory: Callable[..., Any], inputs: _Inputs, settings: Mapping[str, Any]
-) -> None:
-    """Raise ConfigError for an unknown, missing or reserved setting of the signature."""
-    parameters = _signature(name, factory).parameters
     Parameter = inspect.Parameter
     open_ended = any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values())
     variadic = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
@@ -209,17 +197,11 @@ def _check_call(
             raise ConfigError(
                 f"Backbone {name!r}: {key!r} comes from the data set and cannot be set."
             )
-        if key not in named and not open_ended:
-            raise ConfigError(
-                f"Backbone {name!r} has no setting {key!r}.{did_you_mean(key, accepted)} "
-                f"Accepted: {', '.join(accepted) or 'none'}."
-            )
-    missing = [k for k in accepted if named[k].default is Parameter.empty and k not in settings]
+    if not open_ended:
+        check_names(f"Backbone {name!r}", settings, accepted)
+    supplied = settings if inputs is None else {*settings, "chs_info"}  # see `electrodes`
+    missing = [k for k in accepted if named[k].default is Parameter.empty and k not in supplied]
     if missing:
         raise ConfigError(f"Backbone {name!r} needs the setting {', '.join(missing)}.")
-
-
-def _check_values(name: str, settings: Mapping[str, Any]) -> None:
-    """Check the values for our own networks; annotations of other code need not be exact."""
-    if name in BACKBONES:
+    if name in BACKBONES:  # annotations of other code need not be exact
         check_values(f"Backbone {name!r}", BACKBONES[name].__init__, settings)

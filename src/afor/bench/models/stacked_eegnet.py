@@ -10,17 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from afor.bench.models.eegnet import EEGNet
+from afor.bench.models.eegnet import BLOCK_PARAMETERS, NORMS, EEGNet
 from afor.bench.models.native.binding import DTYPES, unavailable_reason
 from afor.bench.models.native.eegnet import evaluated_features, native_features
-
-# In the order of `native.binding.PARAMETERS`.
-_NATIVE_PARAMETERS = (
-    "temporal.weight", "temporal_norm.weight", "temporal_norm.bias",
-    "spatial.weight", "spatial_norm.weight", "spatial_norm.bias",
-    "depthwise.weight", "pointwise.weight", "separable_norm.weight", "separable_norm.bias",
-)  # fmt: skip
-_NORMS = ("temporal_norm", "spatial_norm", "separable_norm")
 
 
 def can_stack(model: nn.Module) -> bool:
@@ -95,14 +87,14 @@ class StackedEEGNet:
         """Return the inputs of the classifiers, (runs, batch, features)."""
         runs = len(self.models)
         blocks = self.first.native_blocks(signal, runs)
-        parameters = [self.parameters[name] for name in _NATIVE_PARAMETERS]
+        parameters = [self.parameters[name] for name in BLOCK_PARAMETERS]
         if training:
             masks = self.first.native_masks(blocks.sizes)
             features, batch = native_features(blocks, signal, parameters, masks)
-            for name, mean, variance in zip(_NORMS, batch[::2], batch[1::2], strict=True):
+            for name, mean, variance in zip(NORMS, batch[::2], batch[1::2], strict=True):
                 self._move_running(name, mean, variance)
         else:
-            running = [f"{norm}.running_{name}" for norm in _NORMS for name in ("mean", "var")]
+            running = [f"{norm}.running_{name}" for norm in NORMS for name in ("mean", "var")]
             statistics = [self.buffers[name].flatten() for name in running]
             features = evaluated_features(blocks, signal, parameters, statistics)
         return features.view(len(signal), runs, -1).transpose(0, 1).contiguous()

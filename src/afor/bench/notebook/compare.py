@@ -1,23 +1,25 @@
 """`compare`: the strict protocol on data in memory, in one call."""
 
+import math
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from afor.bench.common.devices import cores
-from afor.bench.common.errors import ConfigError, EngineError
+from afor.bench.common.errors import ConfigError
+from afor.bench.common.suggest import did_you_mean
 from afor.bench.data.prepared import open_cache
-from afor.bench.execution.engines.local import LocalEngine
-from afor.bench.execution.runner import run_study
+from afor.bench.notebook.live_cell import LiveCell
 from afor.bench.notebook.own_code import entries_of
-from afor.bench.notebook.progress_bar import ProgressBar
 from afor.bench.notebook.results import StudyResults
+from afor.bench.notebook.session import Session
 from afor.bench.notebook.trials import as_trials, write_trials
 from afor.bench.stats.results import Results
+from afor.bench.store.learning_rates import SMALL_GRID
 from afor.bench.store.locations import store_path
-from afor.bench.study.schema import Study, parse_study
-from afor.bench.study.toml_io import study_toml
+from afor.bench.study.schema import parse_study
+from afor.bench.training.record import METRICS
 
 
 def compare(
@@ -28,7 +30,7 @@ def compare(
     optimizers: Any = None,
     backbone: Any = "eegnet",
     backbones: Any = None,
-    methods: Sequence[str | Mapping[str, Any]] | None = None,
+    methods: Sequence[Any] | None = None,
     rate_hz: float | None = None,
     channel_names: Sequence[str] | None = None,
     trial_s: float | None = None,
@@ -36,12 +38,13 @@ def compare(
     baseline: str | None = None,
     control: bool = False,
     reference: bool = True,
-    lr: float = 1e-3,
+    lr: float | Sequence[float] | None = None,
     batch_size: int = 32,
     max_epochs: int = 60,
     patience: int = 10,
-    draws: int = 1,
-    blocks: int | None = None,
+    repetitions: int = 1,
+    folds: int | None = None,
+    minutes: float | None = None,
     seed: int = 0,
     name: str = "notebook",
     metric: str = "accuracy",
@@ -73,7 +76,7 @@ def compare(
             trained with every one of `optimizers`, None for AdamW.
         methods: What is compared, if it is more than optimizers or networks: dictionaries with the
             keys of ``[[methods]]`` of a study, such as ``{"name": "cosine", "optimizer": "adam",
-            "training": {"schedule": "cosine"}}``, and names of optimizers.
+            "training": {"schedule": "cosine"}}``, and what `optimizers` takes.
         rate_hz: Sampling rate of arrays.
         channel_names: Names of the channels of arrays; None numbers them.
         trial_s: Length of a trial of Raw, from its annotations on; None takes their duration.
@@ -82,19 +85,23 @@ def compare(
         control: Train the baseline a second time under another seed, to see how far apart the
             same method comes out.
         reference: Fit a linear model on the same splits where that takes seconds.
-        lr: Learning rate of all optimizers.
+        lr: Learning rate of all optimizers. Several are tried with the baseline on two folds first,
+            and the best serves all; None tries 0.001, 0.003 and 0.01.
         batch_size: Number of windows in a batch.
         max_epochs: Maximum number of epochs.
         patience: Epochs without a better validation accuracy after which a training stops.
-        draws: Number of draws of the validation subjects.
-        blocks: Number of folds; None leaves out one subject at a time.
+        repetitions: Trainings of each fold, each with other validation subjects.
+        folds: Number of folds; None leaves out one subject at a time.
+        minutes: Fit the study into this time on this machine: first the rates, then epochs up to
+            `max_epochs`, folds, and as many repetitions as fit. `results.spent` says what was done,
+            and what more time would change. A notebook shows the verdict while it trains.
         seed: Seed of weights, batches and splits.
         name: Name of the study.
         metric: The metric of verdict and figures.
         store: File of the results; None uses ``results/NAME.db``.
         cache_dir: Folder of the prepared data; None uses ``$AFOR_CACHE`` or the user's cache.
         workers: Number of parallel processes; 0 uses all available cores.
-        progress: Show a progress bar.
+        progress: Show the progress and, in a notebook, the results so far.
 
     Returns:
         The results. A notebook shows them as verdict and table.
@@ -108,12 +115,17 @@ def compare(
         >>> folder = Path(tempfile.mkdtemp())
         >>> results = compare(
         ...     "synthetic", optimizers=["afor"], options={"n_subjects": 3, "trials": 4},
-        ...     max_epochs=1, store=folder / "x.db", cache_dir=folder, workers=1,
+        ...     lr=1e-3, max_epochs=1, store=folder / "x.db", cache_dir=folder, workers=1,
         ...     progress=False,
         ... )
         >>> len(results.to_rows())
         3
     """
+    if metric not in METRICS:
+        hint = did_you_mean(metric, METRICS)
+        raise ConfigError(f"No run has the metric {metric!r}.{hint} Here: {', '.join(METRICS)}.")
+    if minutes is not None and not (isinstance(minutes, int | float) and 0 < minutes < math.inf):
+        raise ConfigError(f"minutes={minutes!r}: expected a number above 0.")
     cache = open_cache(cache_dir)
     entries = _methods(optimizers, backbones, methods, cache / "code")
     names = [entry["name"] for entry in entries]
@@ -131,8 +143,8 @@ def compare(
         folder = write_trials(trials, cache / "arrays")
         dataset = {"name": name, "use": "folder", "root": str(folder)}
         dataset["options"] = dict(options or {})
-    if blocks is not None:
-        dataset["blocks"] = blocks
+    if folds is not None:
+        dataset["folds"] = folds
     if control:
         again = next(entry for entry in entries if entry["name"] == first)
         copied = {"use": first, **again, "name": f"{first}_seed_{seed + 1}", "seed": seed + 1}
@@ -145,27 +157,37 @@ def compare(
             "seed": seed,
             "reference": reference,
             "datasets": [dataset],
+            **({} if isinstance(lr, int | float) else {"lr_search": list(lr or SMALL_GRID)}),
             **({} if all("backbone" in entry for entry in entries) else networks),
             "methods": entries,
             "training": {
-                "lr": float(lr),
+                **({"lr": float(lr)} if isinstance(lr, int | float) else {}),
                 "batch_size": batch_size,
                 "max_epochs": max_epochs,
                 "patience": patience,
             },
-            "protocol": {"draws": draws},
+            "protocol": {"repetitions": repetitions},
         },
         where="compare",
     )
     path = store_path(name, Path(store) if store is not None else None)
-    _run(study, path, cache, workers, progress)
-    return StudyResults(Results.open([path], studies=[study.name], baseline=first).by(metric))
+
+    def read() -> StudyResults:
+        return StudyResults(Results.open([path], studies=[study.name], baseline=first).by(metric))
+
+    cell = LiveCell.here(read) if progress else None
+    session = Session(path, cache, workers or cores(), progress, first, cell)
+    if minutes is not None:
+        spent = session.run_within(study, minutes)
+        return replace(read(), spent=spent)
+    session.run(study, session.search(study))
+    return read()
 
 
 def _methods(
     optimizers: Any,
     backbones: Any,
-    methods: Sequence[str | Mapping[str, Any]] | None,
+    methods: Sequence[Any] | None,
     folder: Path,
 ) -> list[dict[str, Any]]:
     """Return the entries of what is compared; raise ConfigError if it is named twice."""
@@ -188,9 +210,12 @@ def _methods(
         ]
     if optimizers is not None or backbones is not None:
         raise ConfigError("methods name their optimizers and networks themselves: leave them out.")
-    entries = []
+    entries: list[dict[str, Any]] = []
     for method in methods:
-        entry: dict[str, Any] = {"name": method} if isinstance(method, str) else dict(method)
+        if not isinstance(method, Mapping):
+            entries += entries_of(method, "optimizer", folder)
+            continue
+        entry = dict(method)
         if "optimizer" in entry:
             (optimizer,) = entries_of(entry.pop("optimizer"), "optimizer", folder)
             entry = {"use": optimizer["name"], **optimizer, **entry}
@@ -198,15 +223,3 @@ def _methods(
             (entry["backbone"],) = entries_of(entry["backbone"], "backbone", folder)
         entries.append(entry)
     return entries
-
-
-def _run(study: Study, path: Path, cache: Path, workers: int, progress: bool) -> None:
-    """Train what the store lacks; raise EngineError if runs failed."""
-    with ProgressBar(study.name) if progress else nullcontext() as watch:
-        engine = LocalEngine(workers or cores())
-        summary = run_study(study, study_toml(study), path, engine, cache_dir=cache, watch=watch)
-    if summary.failed:
-        raise EngineError(
-            f"{summary.failed} of {summary.planned} runs failed; "
-            f"`afor store failures {path}` shows why."
-        )

@@ -4,9 +4,11 @@ A worker imports code by its name. What a notebook defines itself is therefore w
 of its own first, with the imports and definitions that it uses.
 """
 
+import ast
 import hashlib
 import inspect
-import textwrap
+import linecache
+import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -22,6 +24,7 @@ from afor.bench.optimizers.registry import OPTIMIZERS, PAPER_OPTIMIZERS
 
 Entry = dict[str, Any]
 PLAIN = (bool, int, float, str, type(None))
+DEFINITIONS = (ast.ClassDef, ast.FunctionDef)
 
 
 def entries_of(given: Any, role: str, folder: Path) -> list[Entry]:
@@ -53,7 +56,7 @@ def _entry(item: Any, role: str, folder: Path) -> Entry:
     if isinstance(item, partial):
         if item.args:
             raise ConfigError(f"{role} {item}: give its settings by name, not by position.")
-        return {**_entry(item.func, role, folder), "settings": dict(item.keywords)}
+        return {**_entry(item.func, role, folder), "settings": _plain(item.keywords)}
     if isinstance(item, type | FunctionType):
         use = _known(item) if role == "optimizer" else ""
         use = use or _target(item, role, folder)
@@ -79,20 +82,22 @@ def _known(cls: object) -> str:
 def _changed_settings(optimizer: Any, use: str) -> dict[str, Any]:
     """Return the settings of an optimizer that are not those of its class."""
     defaults = {p.name: p.default for p in accepted_settings(use)}
-    return {
-        key: list(value) if isinstance(value, tuple) else value
-        for key, value in optimizer.defaults.items()
-        if key in defaults and value != defaults[key]
-    }
+    settings = optimizer.defaults.items()
+    return _plain({k: v for k, v in settings if k in defaults and v != defaults[k]})
+
+
+def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with lists for tuples, as a study has them."""
+    return {key: list(v) if isinstance(v, tuple) else v for key, v in settings.items()}
 
 
 def _target(item: Any, role: str, folder: Path) -> str:
     """Return `module:name` of a class or function, written to a file if the notebook defines it."""
     module, name = item.__module__, item.__qualname__
-    if "." in name:
+    if "." in name or name == "<lambda>":
         raise ConfigError(
-            f"{role} {name} is defined inside another function or class, where a worker cannot "
-            f"find it: define it in a cell or module by itself."
+            f"{role} {name} has no name of its own in a cell or module, where a worker could find "
+            f"it: define it by itself, not inside another function or class."
         )
     if module.startswith("braindecode.models"):
         return f"braindecode:{name}"
@@ -133,18 +138,34 @@ def _collect(name: str, value: Any, parts: dict[str, str], role: str) -> None:
             f"{role}: {name} is a {type(value).__name__} of the notebook, which a worker cannot "
             f"import. Put the code into a module, such as with %%writefile, and import it."
         )
-    try:
-        source = textwrap.dedent(inspect.getsource(value))
-    except (OSError, TypeError):
+    source = _source(value)
+    if not source:
         raise ConfigError(
             f"{role} {name}: its source cannot be read. Put it into a module and import it."
-        ) from None
+        )
     parts[name] = ""  # names that use one another
-    main = inspect.getmodule(value) or __import__("__main__")
+    main = vars(sys.modules["__main__"])
     for other in sorted(_globals(symtable(source, name, "exec")) - {name}):
-        if other in vars(main):
-            _collect(other, vars(main)[other], parts, role)
+        if other in main:
+            _collect(other, main[other], parts, role)
     parts[name] = parts.pop(name) + source
+
+
+def _source(item: type | FunctionType) -> str:
+    """Return the definition of a class or function of a notebook; nothing if it is not known.
+
+    The file of a class is that of its methods: a kernel has cells, but no file of its own, in which
+    `inspect.getsource` would look.
+    """
+    for function in [item] if isinstance(item, FunctionType) else vars(item).values():
+        if not isinstance(function, FunctionType):
+            continue
+        lines = linecache.getlines(inspect.unwrap(function).__code__.co_filename)
+        for node in reversed(ast.parse("".join(lines)).body):
+            if isinstance(node, DEFINITIONS) and node.name == item.__name__:
+                first = min([node, *node.decorator_list], key=lambda part: part.lineno)
+                return "".join(lines[first.lineno - 1 : node.end_lineno])
+    return ""
 
 
 def _globals(table: SymbolTable) -> set[str]:

@@ -14,7 +14,7 @@ from afor.bench.report.figures.style import house_style
 from afor.bench.report.page import render_report
 from afor.bench.report.registry import FROM_RESULTS, build_table, draw_figure, focus
 from afor.bench.report.tables.formats import Table, printable, to_html, to_markdown
-from afor.bench.report.verdicts import answers
+from afor.bench.report.verdicts import Answer, answers
 from afor.bench.stats.diagnosis import diagnose
 from afor.bench.stats.groups import Conditions
 from afor.bench.stats.results import Results
@@ -44,7 +44,7 @@ class ShownTable(Shown):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p><small>{escape(printable(n))}</small></p>" for n in self.content.notes)
+        notes = "".join(f"<p><small>{_html(note)}</small></p>" for note in self.content.notes)
         return f"<div>{to_html(self.content)}{notes}</div>"
 
 
@@ -64,6 +64,7 @@ class StudyResults:
 
     Args:
         results: The runs, and what is asked of them; its first metric is that of the verdict.
+        spent: What `compare(minutes=...)` did in its time, and what more time would change.
 
     Example:
         >>> from afor.bench.stats.design.simulated import simulate_results
@@ -73,15 +74,16 @@ class StudyResults:
     """
 
     results: Results
+    spent: str = ""
 
     @property
     def conditions(self) -> Conditions:
-        """The runs by data set, backbone and optimizer."""
+        """The runs by data set, backbone and method."""
         return self.results.conditions
 
     @property
     def baseline(self) -> str:
-        """The optimizer that the others are compared with."""
+        """The method that the others are compared with."""
         return self.results.baseline
 
     @property
@@ -104,8 +106,7 @@ class StudyResults:
 
     def verdict(self) -> str:
         """Return what the results show, a paragraph per data set."""
-        comparisons = self.results.needed_comparisons(self.metric)
-        return "\n".join(answer.text for answer in answers(comparisons, self.metric))
+        return "\n".join(answer.text for answer in self._answers())
 
     def diagnosis(self) -> list[str]:
         """Return what the training and validation curves show, where it is clear."""
@@ -130,29 +131,29 @@ class StudyResults:
             ) from None
         return pd.DataFrame(self.to_rows())
 
-    def plot_gain(self, optimizers: Sequence[str] = ()) -> ShownFigure:
-        """Draw the gain of each optimizer over the baseline.
+    def plot_gain(self, methods: Sequence[str] = ()) -> ShownFigure:
+        """Draw the gain of each method over the baseline.
 
         Args:
-            optimizers: Optimizers to draw; empty draws all but controls.
+            methods: Methods to draw; empty draws all but controls.
 
         Returns:
             A figure that the notebook shows; `content` is the Matplotlib figure.
         """
-        results = replace(self.results, chosen=tuple(optimizers)) if optimizers else self.results
+        results = replace(self.results, chosen=tuple(methods)) if methods else self.results
         return ShownFigure(draw_figure("gain", results))
 
     def plot_folds(
         self,
-        optimizer: str | None = None,
+        method: str | None = None,
         *,
         dataset: str | None = None,
         backbone: str | None = None,
     ) -> ShownFigure:
-        """Draw each fold's results of an optimizer and the baseline, joined by a line.
+        """Draw each fold's results of a method and the baseline, joined by a line.
 
         Args:
-            optimizer: The optimizer; None takes AFOR, or else the best one.
+            method: The method; None takes AFOR, or else the best one.
             dataset: The data set; None takes the first.
             backbone: The backbone; None takes the first.
 
@@ -160,8 +161,8 @@ class StudyResults:
             A figure that the notebook shows; `content` is the Matplotlib figure.
         """
         results = self.results.only(dataset, backbone)
-        if optimizer is not None:
-            results = replace(results, chosen=(optimizer,))
+        if method is not None:
+            results = replace(results, chosen=(method,))
         return ShownFigure(folds_figure(focus(results)))
 
     def report(self, path: str | Path, title: str = "") -> Path:
@@ -178,20 +179,33 @@ class StudyResults:
         return Path(path)
 
     def __str__(self) -> str:
-        return str(self.table())  # its first sentences are the verdict
+        more = "\n\n".join(filter(None, [*self.diagnosis(), self.spent]))
+        return f"{self.table()}\n{more}\n" if more else str(self.table())
 
     def _repr_html_(self) -> str:
-        verdict = "".join(
-            f"<p><strong>{escape(printable(line))}</strong></p>"
-            for line in self._verdict_or_reason().splitlines()
-        )
-        return f"<div>{verdict}{self.table()._repr_html_()}</div>"
-
-    def _verdict_or_reason(self) -> str:
         try:
-            return self.verdict()
+            found = self._answers()
+            first = [
+                [f"{a.where}. {a.verdict.what}", *a.verdict.lines[1:], a.others] for a in found
+            ]
         except ConfigError as error:  # nothing to compare yet
-            return str(error)
+            first = [[str(error)]]
+        paragraphs = [
+            "<br>".join(
+                [f"<strong>{_html(lines[0])}</strong>", *map(_html, filter(None, lines[1:]))]
+            )
+            for lines in first
+        ]
+        paragraphs += map(_html, filter(None, [*self.diagnosis(), self.spent]))
+        shown = "".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
+        return f"<div>{shown}{self.table()._repr_html_()}</div>"
+
+    def _answers(self) -> list[Answer]:
+        return answers(self.results.needed_comparisons(self.metric), self.metric)
+
+
+def _html(text: str) -> str:
+    return escape(printable(text))
 
 
 def open_results(
@@ -208,8 +222,8 @@ def open_results(
         store: The name of a study whose store is ``results/NAME.db``, or the path of a store or of
             a .csv, .json or .parquet file of results.
         studies: Names of the studies to read; empty reads all.
-        baseline: The optimizer that the others are compared with; None takes Adam, or else the
-            first optimizer.
+        baseline: The method that the others are compared with; None takes Adam, or else the
+            first method.
         metric: The metric of verdict and figures; None takes accuracy.
         allow_different: Settings in which runs that are compared may differ.
 

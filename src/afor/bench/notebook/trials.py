@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.data.datasets.continuous import ContinuousSettings, Part, events_of, recording_of
+from afor.bench.data.datasets.recordings import ContinuousSettings, RawPart, events_of, recording_of
 
 MICROVOLTS_PER_VOLT = 1e6
 DONE = "complete.txt"  # written last into a folder of files
@@ -130,7 +130,7 @@ def _of_one(
     if mne is not None and isinstance(data, mne.io.BaseRaw):
         if labels is not None:
             raise ConfigError(f"{where}: the labels of a Raw are those of its annotations.")
-        part = Part(where, data, events_of(data, Path(), None, ""))
+        part = RawPart(where, data, events_of(data, Path(), None)[0])
         recording = recording_of(where, where, [part], ContinuousSettings(trial_s=trial_s))
         words = np.array([recording.class_names[label] for label in recording.labels])
         return recording.trials, words, recording.channel_names, recording.rate_hz

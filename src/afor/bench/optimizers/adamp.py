@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from afor.bench.optimizers.stepwise import Options, StepwiseOptimizer, require_at_least
+from afor.bench.optimizers.stepwise import AtLeastZero, Options, StepwiseOptimizer, moments
 
 
 class AdamP(StepwiseOptimizer):
@@ -33,11 +33,9 @@ class AdamP(StepwiseOptimizer):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         *,
-        delta: float = 0.1,
-        wd_ratio: float = 0.1,
+        delta: AtLeastZero = 0.1,
+        wd_ratio: AtLeastZero = 0.1,
     ) -> None:
-        require_at_least("delta", delta, 0.0)
-        require_at_least("wd_ratio", wd_ratio, 0.0)
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, {**defaults, "delta": delta, "wd_ratio": wd_ratio})
 
@@ -45,8 +43,7 @@ class AdamP(StepwiseOptimizer):
         """Take one step on one tensor."""
         lr, eps = group["lr"], group["eps"]
         beta1, beta2 = group["betas"]
-        first = state["exp_avg"].mul_(beta1).add_(grad, alpha=1 - beta1)  # m_t
-        second = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        first, second = moments(state, grad, beta1, beta2)
         correction1 = 1 - beta1 ** state["step"]
         correction2 = 1 - beta2 ** state["step"]
         update = first / (second.sqrt() / math.sqrt(correction2)).add_(eps)

@@ -4,16 +4,18 @@ Both divide the second moment by what its weights sum to, 1 minus the product of
 unless a method says otherwise.
 """
 
-import math
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from pydantic import Field
 from torch import Tensor
 
 from afor.bench.optimizers.stepwise import (
+    AtLeastZero,
+    DecayRate,
     Options,
     StepwiseOptimizer,
     adamw_update,
-    require_at_least,
+    moments,
 )
 
 
@@ -43,20 +45,14 @@ class Kourkoutas(StepwiseOptimizer):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         *,
-        beta2_min: float = 0.88,
-        alpha: float = 0.93,
-        tiny: float = 1e-8,
-        warmup_steps: int = 0,
+        beta2_min: AtLeastZero = 0.88,
+        alpha: DecayRate = 0.93,
+        tiny: AtLeastZero = 1e-8,
+        warmup_steps: Annotated[int, Field(ge=0)] = 0,
         correction: Literal["beta2max", "exact", "none"] = "beta2max",
     ) -> None:
-        if not 0.0 <= beta2_min <= betas[1]:
-            raise ValueError(f"beta2_min must be between 0 and {betas[1]}, got {beta2_min}")
-        if not 0.0 <= alpha < 1.0:
-            raise ValueError(f"alpha must be in [0, 1), got {alpha}")
-        require_at_least("warmup_steps", warmup_steps, 0)
-        require_at_least("tiny", tiny, 0.0)
-        if correction not in ("beta2max", "exact", "none"):
-            raise ValueError(f"correction must be beta2max, exact or none, got {correction!r}")
+        if beta2_min > betas[1]:
+            raise ValueError(f"beta2_min must be at most {betas[1]}, got {beta2_min}")
         defaults = {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
             "beta2_min": beta2_min, "alpha": alpha, "tiny": tiny, "warmup_steps": warmup_steps,
@@ -81,14 +77,12 @@ class Kourkoutas(StepwiseOptimizer):
             # r / (1 + r) with r = norm / level; level is 0 only if tiny and all gradients are.
             beta2 = beta2_max - spread * (norm / (level + norm) if level + norm else 0.0)
         state["product"] *= beta2
-        first = state["exp_avg"].mul_(beta1).add_(grad, alpha=1 - beta1)
-        second = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         corrections = {
             "beta2max": (1 - beta1 ** state["step"], 1 - beta2_max ** state["step"]),
             "exact": (1 - beta1 ** state["step"], 1 - state["product"]),
             "none": (1.0, 1.0),
         }[group["correction"]]
-        adamw_update(param, (first, second), corrections, group)
+        adamw_update(param, moments(state, grad, beta1, beta2), corrections, group)
 
 
 class ScheduledAdamW(StepwiseOptimizer):
@@ -111,12 +105,8 @@ class ScheduledAdamW(StepwiseOptimizer):
         weight_decay: float = 0.0,
         *,
         schedule: Literal["nosadam", "power"] = "power",
-        exponent: float = 0.8,
+        exponent: AtLeastZero = 0.8,
     ) -> None:
-        if schedule not in ("nosadam", "power"):
-            raise ValueError(f"schedule must be nosadam or power, got {schedule!r}")
-        if not 0.0 <= exponent < math.inf:
-            raise ValueError(f"exponent must be at least 0, got {exponent}")
         defaults = {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
             "schedule": schedule, "exponent": exponent,
@@ -137,7 +127,5 @@ class ScheduledAdamW(StepwiseOptimizer):
             correction = 1.0
         else:
             beta2, correction = 1 - weight, 1 - beta1 ** state["step"]
-        first = state["exp_avg"].mul_(beta1).add_(grad, alpha=1 - beta1)
-        second = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         # The first beta2 is 0: the weights of the second moment always sum to 1.
-        adamw_update(param, (first, second), (correction, 1.0), group)
+        adamw_update(param, moments(state, grad, beta1, beta2), (correction, 1.0), group)

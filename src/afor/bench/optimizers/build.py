@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.module_search import import_named
-from afor.bench.common.parameter_checks import check_values
+from afor.bench.common.parameter_checks import check_names, check_values
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.optimizers.registry import OPTIMIZERS, RegisteredOptimizer
 
@@ -233,12 +233,8 @@ def _check_keys(name: str, cls: "type[Optimizer]", settings: Mapping[str, object
                 f'optimizer "{name}": {key} is set by the study itself and cannot be a setting. '
                 f"Remove it from the settings of this optimizer."
             )
-        # A class with **kwargs would accept misspelled keys: only named parameters count.
-        if key not in allowed:
-            raise ConfigError(
-                f'optimizer "{name}" has no setting "{key}".{did_you_mean(key, allowed, QUOTE)} '
-                f"Accepted: {', '.join(sorted(allowed)) or 'none'}."
-            )
+    # A class with **kwargs would accept misspelled keys: only named parameters count.
+    check_names(f'optimizer "{name}"', settings, sorted(allowed), QUOTE)
     missing = [p.name for p in allowed.values() if p.default is p.empty and p.name not in settings]
     if missing or "lr" not in parameters:
         request = ", ".join(missing) if missing else "no learning rate"

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from afor.bench.optimizers.stepwise import (
+    AtLeastZero,
+    DecayRate,
     Options,
     StepwiseOptimizer,
-    adamw_update,
+    adamw_step,
     require_at_least,
-    require_betas,
 )
 
 
@@ -40,16 +41,13 @@ class MARS(StepwiseOptimizer):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         *,
-        gamma: float = 0.025,
+        gamma: AtLeastZero = 0.025,
         matrices_only: bool = False,
         lr_rest: float = 3e-3,
-        betas_rest: tuple[float, float] = (0.9, 0.95),
-        weight_decay_rest: float = 0.1,
+        betas_rest: tuple[DecayRate, DecayRate] = (0.9, 0.95),
+        weight_decay_rest: AtLeastZero = 0.1,
     ) -> None:
-        require_betas("betas_rest", betas_rest)
-        rest = {"lr_rest": lr_rest, "weight_decay_rest": weight_decay_rest}
-        for name, value in {"gamma": gamma, **rest}.items():
-            require_at_least(name, value, 0.0)
+        require_at_least("lr_rest", lr_rest, 0.0)
         if matrices_only and lr == 0.0:
             raise ValueError("lr must be above 0 with matrices_only: lr_rest is kept as a ratio")
         defaults = {
@@ -72,20 +70,16 @@ class MARS(StepwiseOptimizer):
     def update(self, param: Tensor, grad: Tensor, state: Options, group: Options) -> None:
         """Take one step on one tensor."""
         if _uses_mars(param, group):
-            beta1, beta2 = group["betas"]
-            lr, weight_decay = group["lr"], group["weight_decay"]
+            beta1, _ = group["betas"]
             direction = corrected(grad, state["previous_grad"], beta1, group["gamma"])
             state["previous_grad"].copy_(grad)  # the cost of MARS: a copy, not a reference
+            adamw_step(param, direction, state, group)
         else:
-            beta1, beta2 = group["betas_rest"]
-            lr = group["lr"] * group["lr_rest_ratio"]
-            weight_decay, direction = group["weight_decay_rest"], grad
-
-        first = state["exp_avg"].mul_(beta1).add_(direction, alpha=1 - beta1)  # m_t
-        second = state["exp_avg_sq"].mul_(beta2)  # v_t
-        second.addcmul_(direction, direction, value=1 - beta2)
-        corrections = 1 - beta1 ** state["step"], 1 - beta2 ** state["step"]
-        adamw_update(param, (first, second), corrections, group, lr=lr, weight_decay=weight_decay)
+            rest = {
+                "lr": group["lr"] * group["lr_rest_ratio"], "betas": group["betas_rest"],
+                "eps": group["eps"], "weight_decay": group["weight_decay_rest"],
+            }  # fmt: skip
+            adamw_step(param, grad, state, rest)
 
 
 def _uses_mars(param: Tensor, group: Options) -> bool:

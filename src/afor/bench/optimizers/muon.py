@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from afor.bench.optimizers.stepwise import (
+    DecayRate,
     Options,
+    Steps,
     StepwiseOptimizer,
-    adamw_update,
-    require_at_least,
+    adamw_step,
 )
 
 
@@ -36,14 +37,11 @@ class MuonAdamW(StepwiseOptimizer):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         *,
-        momentum: float = 0.95,
+        momentum: DecayRate = 0.95,
         nesterov: bool = True,
-        ns_steps: int = 5,
+        ns_steps: Steps = 5,
         kernels: bool = True,
     ) -> None:
-        if not 0.0 <= momentum < 1.0:
-            raise ValueError(f"momentum must be in [0, 1), got {momentum}")
-        require_at_least("ns_steps", ns_steps, 1)
         defaults = {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
             "momentum": momentum, "nesterov": nesterov, "ns_steps": ns_steps, "kernels": kernels,
@@ -58,12 +56,8 @@ class MuonAdamW(StepwiseOptimizer):
         """Take one step on one tensor."""
         if _is_matrix(param, group):
             _muon_step(param, grad, state, group)
-            return
-        beta1, beta2 = group["betas"]
-        first = state["exp_avg"].mul_(beta1).add_(grad, alpha=1 - beta1)
-        second = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        corrections = 1 - beta1 ** state["step"], 1 - beta2 ** state["step"]
-        adamw_update(param, (first, second), corrections, group)
+        else:
+            adamw_step(param, grad, state, group)
 
 
 def _is_matrix(param: Tensor, group: Options) -> bool:

@@ -6,14 +6,15 @@ size, estimates the diagonal of the Gauss-Newton matrix. The training loop does 
 by calling `after_step`, or `before_step` with `hessian_batch="next"`.
 """
 
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from afor.bench.common.seeding import derive_substep, isolated
-from afor.bench.optimizers.stepwise import Options, StepwiseOptimizer, require_at_least
+from afor.bench.optimizers.stepwise import AtLeastZero, Options, Steps, StepwiseOptimizer
 
 # Avoids division by zero before the first estimate; clipping makes its size irrelevant.
 TINY = 1e-15
@@ -47,36 +48,21 @@ class Sophia(StepwiseOptimizer):
         params: Any,
         lr: float = 1e-4,
         betas: tuple[float, float] = (0.965, 0.99),
-        rho: float = 0.04,
+        rho: AtLeastZero = 0.04,
         weight_decay: float = 0.1,
         *,
-        interval: int = 10,
+        interval: Steps = 10,
         seed: int = 0,
         hessian_batch: HessianBatch = "same",
-        hessian_clip: float | None = None,
-        bs: int | None = None,
+        hessian_clip: Annotated[float, Field(gt=0)] | None = None,
+        bs: Annotated[int, Field(ge=1)] | None = None,
     ) -> None:
-        require_at_least("rho", rho, 0.0)
-        require_at_least("interval", interval, 1)
-        if hessian_batch not in get_args(HessianBatch):
-            raise ValueError(f"hessian_batch must be same or next, found {hessian_batch!r}.")
-        if hessian_clip is not None and not hessian_clip > 0:
-            raise ValueError(f"hessian_clip must be above 0, found {hessian_clip}.")
-        if bs is not None:
-            require_at_least("bs", bs, 1)
         defaults = {
             "lr": lr, "betas": betas, "rho": rho, "weight_decay": weight_decay,
             "interval": interval, "seed": seed, "bs": bs,
             "hessian_batch": hessian_batch, "hessian_clip": hessian_clip,
         }  # fmt: skip
         super().__init__(params, defaults)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Load a state dict, also one from before these settings existed."""
-        super().__setstate__(state)
-        for group in self.param_groups:
-            for name, value in [("hessian_batch", "same"), ("hessian_clip", None), ("bs", None)]:
-                group.setdefault(name, value)
 
     def new_state(self, param: Tensor, group: Options) -> Options:  # noqa: ARG002
         """Return the state of a tensor before its first step."""

@@ -13,15 +13,14 @@ from numpy.typing import NDArray
 from afor.bench.common.text import printable, without_nan
 from afor.bench.report.figures.curves import guessed_loss, mean_and_band
 from afor.bench.report.figures.style import color_of, marker_of
-from afor.bench.report.verdicts import verdict_sentence, verdict_word
+from afor.bench.report.verdicts import verdict_of, verdict_word
 from afor.bench.stats.comparisons import Comparison
 from afor.bench.stats.groups import Conditions
 from afor.bench.stats.labels import (
     backbone_label,
-    better_sign,
     dataset_label,
+    method_label,
     metric_style,
-    optimizer_label,
 )
 from afor.bench.stats.results import Results
 
@@ -36,13 +35,13 @@ SYMBOLS = {
 def chart_data(results: Results) -> dict[str, Any]:
     """Return what all charts show as values of JSON: names, comparisons, runs, training curves.
 
-    A run names its data set, backbone and optimizer by their positions in the lists; its values are
+    A run names its data set, backbone and method by their positions in the lists; its values are
     in the order of the metrics, of which the first is shown first.
     """
     conditions, metrics = results.conditions, results.metrics
     datasets = list(dict.fromkeys(dataset for dataset, _, _ in conditions))
     backbones = list(dict.fromkeys(backbone for _, backbone, _ in conditions))
-    optimizers = list(dict.fromkeys(optimizer for _, _, optimizer in conditions))
+    methods = list(dict.fromkeys(method for _, _, method in conditions))
     main = results.methods
     content = {
         "baseline": printable(results.baseline),
@@ -50,14 +49,14 @@ def chart_data(results: Results) -> dict[str, Any]:
         "metrics": [_metric(name) for name in metrics],
         "datasets": [_named(name, dataset_label(name)) for name in datasets],
         "backbones": [_named(name, backbone_label(name)) for name in backbones],
-        "optimizers": [
+        "methods": [
             {
-                **_named(name, optimizer_label(name)),
+                **_named(name, method_label(name)),
                 "color": color_of(name, position).lower(),
                 "symbol": SYMBOLS[marker_of(name, position)],
                 "main": name in main,
             }
-            for position, name in enumerate(optimizers)
+            for position, name in enumerate(methods)
         ],
         "comparisons": [_comparison(comparison) for comparison in results.comparisons],
         "subjects": _subjects(conditions),
@@ -65,13 +64,13 @@ def chart_data(results: Results) -> dict[str, Any]:
             [
                 datasets.index(condition.dataset),
                 backbones.index(condition.backbone),
-                optimizers.index(condition.optimizer),
+                methods.index(condition.method),
                 fold,
-                draw,
+                repetition,
                 [_rounded(run.metrics.get(metric, math.nan)) for metric in metrics],
             ]
             for condition in conditions.values()
-            for (fold, draw), run in sorted(condition.runs.items())
+            for (fold, repetition), run in sorted(condition.runs.items())
         ],
         "curves": _curves(results),
     }
@@ -114,7 +113,7 @@ def _metric(name: str) -> dict[str, Any]:
         "gainScale": style.gain_scale,
         "gainUnit": style.gain_unit,
         "decimals": style.decimals,
-        "sign": better_sign(name),
+        "sign": metric_style(name).sign,
     }
 
 
@@ -124,7 +123,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         "dataset": printable(comparison.dataset),
         "backbone": printable(comparison.backbone),
         "metric": printable(comparison.metric),
-        "optimizer": printable(comparison.optimizer),
+        "method": printable(comparison.method),
         "gain": _rounded(comparison.gain),
         "low": _rounded(low),
         "high": _rounded(high),
@@ -132,7 +131,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         "complete": comparison.complete,
         "folds": comparison.folds,
         "word": verdict_word(comparison) if comparison.complete else "incomplete",
-        "sentence": printable(verdict_sentence(comparison)),
+        "lines": [printable(line) for line in verdict_of(comparison).lines],
     }
 
 
@@ -150,16 +149,16 @@ def _curves(results: Results) -> list[dict[str, Any]]:
     """Return training and validation loss per epoch as means of runs, and the loss of guessing."""
     curves = []
     for key, histories in results.training.curves.items():
-        dataset, backbone, optimizer = key
+        dataset, backbone, method = key
         runs = [curve.train for curve in histories]
-        if optimizer not in results.methods or not any(map(len, runs)):
+        if method not in results.methods or not any(map(len, runs)):
             continue
         mean, low, high = mean_and_band(runs)
         curves.append(
             {
                 "dataset": printable(dataset),
                 "backbone": printable(backbone),
-                "optimizer": printable(optimizer),
+                "method": printable(method),
                 "runs": len(runs),
                 "mean": _all_rounded(mean),
                 "low": _all_rounded(low),

@@ -25,16 +25,11 @@ from afor.bench.report.tables.formats import Table, printable, to_csv, to_html, 
 from afor.bench.report.verdicts import answers
 from afor.bench.stats.diagnosis import diagnose
 from afor.bench.stats.groups import Condition
-from afor.bench.stats.labels import (
-    block_label,
-    dataset_label,
-    metric_label,
-    metric_text,
-    optimizer_label,
-)
+from afor.bench.stats.labels import dataset_label, method_label, metric_style, task_label
 from afor.bench.stats.results import Results
 from afor.bench.store.files import results_csv
 from afor.bench.store.results import RunResult
+from afor.bench.study.protocol import redundant_notes
 from afor.bench.study.schema import Study, parse_study
 
 MAX_NETWORKS = 4  # what the controller did is drawn for at most so many
@@ -140,7 +135,7 @@ def render_report(
     environment.filters.update(printable=printable)
     page = environment.from_string(_template("report.html"))
     return page.render(
-        title=title or ", ".join(studies) or "Optimizers across subjects",
+        title=title or ", ".join(studies) or "Methods across subjects",
         descriptions=[s.description for s in studies.values() if s is not None and s.description],
         version=__version__,
         runs=sum(condition.done for condition in conditions.values()),
@@ -218,7 +213,7 @@ def _section(
     if name == "folds" and static:
         for number, task in enumerate(results.tasks):
             part = results.only(*task)
-            caption = f"{block_label(*task)}: each row is one fold, the largest gain first."
+            caption = f"{task_label(*task)}: each row is one fold, the largest gain first."
             draw(f"folds{number}", caption, partial(_draw_folds, part))
     charts = () if static else _CHARTS.get(name, ())
     if name == "training" and not results.training.losses:
@@ -226,6 +221,9 @@ def _section(
     if not (tables or figures or charts or name in _ALWAYS):
         return None
     findings = diagnose(results) if name == "training" else []
+    if name == "protocol":
+        studies = [study for study in _studies(results).values() if study is not None]
+        findings = list(dict.fromkeys(note for s in studies for note in redundant_notes(s)))
     return {
         "name": name,
         "title": title,
@@ -263,9 +261,9 @@ def _details(condition: Condition, metrics: Sequence[str], anchor: str) -> dict[
         {
             "fold": fold,
             "subjects": ", ".join(runs[0].test_subjects),
-            "numbers": [metric_text(m, by_metric[m][fold]) for m in shown],
+            "numbers": [metric_style(m).text(by_metric[m][fold]) for m in shown],
             "repetitions": ", ".join(
-                metric_text(m, run.metrics[m]) for m in shown[:1] for run in runs
+                metric_style(m).text(run.metrics[m]) for m in shown[:1] for run in runs
             ),
         }
         for fold, runs in by_fold.items()
@@ -273,28 +271,29 @@ def _details(condition: Condition, metrics: Sequence[str], anchor: str) -> dict[
     done = f"{condition.done}/{condition.expected} runs"
     if shown:
         mean, sd, n = condition.summary(shown[0])
-        summary = f"{metric_text(shown[0], mean, sd)}, {n} folds, {done}"
+        summary = f"{metric_style(shown[0]).text(mean, sd)}, {n} folds, {done}"
     else:
-        summary = f"no value of {', '.join(map(metric_label, metrics))}, {done}"
+        summary = f"no value of {', '.join(metric_style(m).label for m in metrics)}, {done}"
     return {
         "id": anchor,
-        "title": f"{block_label(condition.dataset, condition.backbone)}, "
-        f"{optimizer_label(condition.optimizer)}",
+        "title": f"{task_label(condition.dataset, condition.backbone)}, "
+        f"{method_label(condition.method)}",
         "summary": summary,
-        "metrics": [metric_label(metric) for metric in shown],
+        "metrics": [metric_style(metric).label for metric in shown],
         "rows": rows,
     }
 
 
 def _studies(results: Results) -> dict[str, Study | None]:
-    """Return the studies by name; None for one that another version wrote."""
+    """Return the studies with results by name; None for one that another version wrote."""
     studies: dict[str, Study | None] = {}
     for name, toml in results.study_texts.items():
         try:
             studies[name] = parse_study(toml)
         except ConfigError:
             studies[name] = None
-    return studies
+    # The search of a study's learning rates is a study of the same store without results.
+    return {name: study for name, study in studies.items() if study is None or not study.search}
 
 
 def _attributions(results: Results, studies: Mapping[str, Study | None]) -> list[str]:
@@ -325,7 +324,7 @@ def _data_link(media_type: str, text: str) -> str:
 
 
 def _link(condition: Condition) -> str:
-    return f"{condition.dataset}/{condition.backbone}/{condition.optimizer}"
+    return f"{condition.dataset}/{condition.backbone}/{condition.method}"
 
 
 def _script_source(script: str) -> str:

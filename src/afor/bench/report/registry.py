@@ -12,11 +12,11 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures import curves
 from afor.bench.report.figures.noise import noise_figure
 from afor.bench.report.figures.results import folds_figure, gain_figure, rank_figure
-from afor.bench.report.tables import main, paper, pooled, side, variants
+from afor.bench.report.tables import comparisons, main, paper, side, variants
 from afor.bench.report.tables.formats import Table
-from afor.bench.report.verdicts import FOCUS
+from afor.bench.report.verdicts import FOCUS, focus_of
 from afor.bench.stats.comparisons import Comparison
-from afor.bench.stats.labels import PAPER_METRICS, metric_with_unit
+from afor.bench.stats.labels import PAPER_METRICS, metric_style
 from afor.bench.stats.results import Results
 from afor.bench.stats.sensitivity import sensitivity_of
 
@@ -31,9 +31,7 @@ def focus(results: Results, metric: str | None = None) -> Comparison:
     metric = metric or results.metrics[0]
     found = results.needed_comparisons(metric)
     first = [c for c in found if (c.dataset, c.backbone) == (found[0].dataset, found[0].backbone)]
-    wanted = (*results.chosen, FOCUS)
-    ours = (c for name in wanted for c in first if c.optimizer == name)
-    return next(ours, None) or max(first, key=lambda c: c.gain)
+    return focus_of(first, (*results.chosen, FOCUS))
 
 
 def _ablation_figure(results: Results) -> Any:
@@ -49,7 +47,7 @@ def _ablation_figure(results: Results) -> Any:
 def _sensitivity_figure(results: Results) -> Any:
     metric = results.metrics[0]
     settings = sensitivity_of(results.conditions, metric)
-    return curves.sensitivity_figure(settings, metric_with_unit(metric))
+    return curves.sensitivity_figure(settings, metric_style(metric).with_unit)
 
 
 def _forgetting_figure(results: Results) -> Any:
@@ -58,8 +56,8 @@ def _forgetting_figure(results: Results) -> Any:
 
 FROM_RESULTS: Mapping[str, Callable[[Results], Table]] = {
     "main": main.main_table,
-    "comparisons": main.comparison_table,
-    "pooled": pooled.pooled_table,
+    "comparisons": comparisons.comparison_table,
+    "pooled": comparisons.pooled_table,
     "ablation": variants.ablation_table,
     "sensitivity": variants.sensitivity_table,
     "ranks": side.ranks_table,

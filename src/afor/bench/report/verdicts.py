@@ -1,25 +1,25 @@
 """Put the decision about a comparison into words, the first of a table and of a report."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from afor.bench.stats.comparisons import Comparison
+from afor.bench.stats.comparisons import Comparison, Judged
 from afor.bench.stats.design.power import fewest_folds, needed_folds
 from afor.bench.stats.guessing import FREQUENCIES, MAJORITY, Learned
 from afor.bench.stats.inference.decisions import LEVEL, Decision
 from afor.bench.stats.labels import (
-    block_label,
-    margin_text,
+    method_label,
     metric_style,
-    metric_text,
-    optimizer_label,
     p_text,
     signed,
+    task_label,
 )
 from afor.bench.stats.pooling import PooledComparison, pool_tasks
 
-FOCUS = "afor"  # the optimizer whose verdict comes first, where it was compared
+FOCUS = "afor"  # the method whose verdict comes first, where it was compared
+Compared = TypeVar("Compared", bound=Judged)
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,15 @@ class Answer:
     others: str  # verdicts by other metrics where they differ, and on the others; may be empty
 
     @property
+    def lines(self) -> tuple[str, ...]:
+        """All of it, a line each; the first says where."""
+        first, *rest = self.verdict.lines
+        return (f"{self.where}. {first}", *rest, *filter(None, [self.others]))
+
+    @property
     def text(self) -> str:
-        """All of it as one paragraph."""
-        return " ".join(filter(None, [f"{self.where}.", *self.verdict.lines, self.others]))
+        """All of it, lines below each other."""
+        return "\n".join(self.lines)
 
 
 def answers(
@@ -55,7 +61,7 @@ def answers(
     metric: str,
     pooled: Sequence[PooledComparison] | None = None,
 ) -> list[Answer]:
-    """Return the verdict by one metric on AFOR, or else on the best optimizer, for each task.
+    """Return the verdict by one metric on AFOR, or else on the best method, for each task.
 
     Where there are several tasks, the verdict over all of them comes first.
 
@@ -66,45 +72,64 @@ def answers(
     """
     if pooled is None:
         pooled = pool_tasks(c for c in comparisons if c.metric == metric)
-    found = _over_tasks([made for made in pooled if made.metric == metric])
-    for members in _by_task(c for c in comparisons if c.metric == metric):
-        focus = _focus(members)
+    over_tasks = [made for made in pooled if made.metric == metric]
+    found = []
+    if over_tasks:
+        ours = focus_of(over_tasks)
+        found.append(Answer(_tasks_text(ours), verdict_of(ours), _on_others(ours, over_tasks)))
+    tasks: dict[tuple[str, str], list[Comparison]] = {}
+    for c in comparisons:
+        if c.metric == metric:
+            tasks.setdefault((c.dataset, c.backbone), []).append(c)
+    for task, members in tasks.items():
+        focus = focus_of(members)
         folds = max(c.folds for c in members)
-        where = f"{block_label(focus.dataset, focus.backbone)}, {folds} fold{'s' * (folds != 1)}"
+        where = f"{task_label(*task)}, {folds} fold{'s' * (folds != 1)}"
         others = (_by_other_metrics(focus, comparisons), _on_others(focus, members))
         found.append(Answer(where, verdict_of(focus), " ".join(filter(None, others))))
     return found
 
 
-def verdict_of(comparison: Comparison) -> Verdict:
-    """Return the verdict on one optimizer in words, with the numbers that carry it."""
-    c = comparison
-    name, base = optimizer_label(c.optimizer), optimizer_label(c.baseline)
-    label, difference = metric_style(c.metric).label, difference_text(c)
+def focus_of(comparisons: Sequence[Compared], wanted: Sequence[str] = (FOCUS,)) -> Compared:
+    """Return the comparison of the first method that is wanted and there, or of the best one."""
+    ours = (c for name in wanted for c in comparisons if c.method == name)
+    return next(ours, None) or max(comparisons, key=lambda c: c.gain)
+
+
+def verdict_of(comparison: Comparison | PooledComparison) -> Verdict:
+    """Return the verdict on one method, on a task or over tasks, with the numbers that carry it."""
+    c, style = comparison, metric_style(comparison.metric)
+    name, base, difference = method_label(c.method), method_label(c.baseline), difference_text(c)
+    if isinstance(c, PooledComparison):
+        label, after, then = f"mean {style.label}", f"{_spread_text(c)}.", _counts_text(c)
+    elif c.decision is Decision.NO_VERDICT:
+        return _no_verdict(c)
+    else:
+        label, after, then = style.label, f".{_only_one_learned(c)}", ""
+    seen = f"{label} is {difference}"
     if c.decision is None:
         what = f"No verdict yet: {c.done} of {c.expected} runs of {name} and {base} are done."
-        return Verdict(what, f"So far {label} of {name} is {difference}.", "")
-    if c.decision is Decision.NO_VERDICT:
-        return _no_verdict(c)
-    interval = f"95 % interval of the difference {difference_interval(c)}"
+        return Verdict(what, f"So far {seen}.", then)
     if c.decision in (Decision.BETTER, Decision.WORSE):
         small = c.evidence.margin if c.evidence.within_margin else None
-        by_less = f", by less than {margin_text(c.metric, small)}" if small is not None else ""
-        p = p_text(c.evidence.p_different_holm)
-        what = f"{name} is {c.decision.value} than {base}{by_less}: {label} is {difference}."
-        return Verdict(what, f"{interval}, corrected p {p}.{_only_one_learned(c)}", "")
-    if c.decision is Decision.EQUIVALENT:
-        inner = difference_interval(c, c.evidence.inner_interval)
-        margin = margin_text(c.metric, c.evidence.margin or math.nan)
+        by_less = "" if small is None else f", by less than {style.margin_text(small)}"
+        what = f"{name} is {c.decision.value} than {base}{by_less}: {seen}."
+        corrected = "corrected " * (c.family > 1)
+        sure = f"95 % interval of the difference {difference_interval(c)}, "
+        sure += f"{corrected}p {p_text(c.evidence.p_different_holm)}"
+    elif c.decision is Decision.EQUIVALENT:
+        margin = style.margin_text(c.evidence.margin or math.nan)
         what = f"No difference: {name} and {base} are equal within {margin} of {label}."
-        sure = f"{label} is {difference} (90 % interval {inner}).{_only_one_learned(c)}"
-        return Verdict(what, sure, "")
-    what = f"Undecided: no difference between {name} and {base} is shown; {label} is {difference}."
-    if math.isinf(c.interval[0]):
-        sure = f"{c.folds} folds are too few for an interval."
+        inner = difference_interval(c, c.evidence.inner_interval)
+        sure = f"{seen[0].upper()}{seen[1:]} (90 % interval {inner})"
     else:
-        sure = f"Anything from {difference_interval(c)} is possible (95 % interval)."
-    return Verdict(what, sure + _only_one_learned(c), _what_would_settle(c))
+        what = f"Undecided: no difference between {name} and {base} is shown; {seen}."
+        if math.isinf(c.interval[0]):
+            sure = f"{c.evidence.folds} {_unit(c)} are too few for an interval"
+        else:
+            sure = f"Anything from {difference_interval(c)} is possible (95 % interval)"
+        then = _what_would_settle(c) if isinstance(c, Comparison) else then
+    return Verdict(what, f"{sure}{after}", then)
 
 
 def _no_verdict(c: Comparison) -> Verdict:
@@ -114,8 +139,8 @@ def _no_verdict(c: Comparison) -> Verdict:
     assert theirs is not None
     label = metric_style(theirs.metric).label
     seen = (
-        f"{optimizer_label(name)} {value_text(side.metric, side.mean)} (p {p_text(side.p)})"
-        for name, side in ((c.baseline, theirs), (c.optimizer, ours))
+        f"{method_label(name)} {value_text(side.metric, side.mean)} (p {p_text(side.p)})"
+        for name, side in ((c.baseline, theirs), (c.method, ours))
     )
     return Verdict(
         f"No verdict: neither network is better than guessing ({guess_text(theirs)}).",
@@ -127,12 +152,12 @@ def _no_verdict(c: Comparison) -> Verdict:
 
 def _only_one_learned(c: Comparison) -> str:
     """Name the side that alone is better than guessing, as a sentence after another; or nothing."""
-    sides = ((c.optimizer, c.learned), (c.baseline, c.base_learned))
+    sides = ((c.method, c.learned), (c.baseline, c.base_learned))
     above = [name for name, side in sides if side is not None and side.above]
     below = [side for _, side in sides if side is not None and side.above is False]
     if len(above) != 1 or not below:
         return ""
-    return f" Only {optimizer_label(above[0])} is better than guessing ({guess_text(below[0])})."
+    return f" Only {method_label(above[0])} is better than guessing ({guess_text(below[0])})."
 
 
 def guess_text(learned: Learned) -> str:
@@ -148,56 +173,43 @@ def guess_text(learned: Learned) -> str:
 def value_text(metric: str, value: float, decimals: int = 2) -> str:
     """Format a value of a metric for a sentence: percent with its sign, others as tables do."""
     style = metric_style(metric)
-    return f"{100 * value:.{decimals}f} %" if style.unit == "%" else metric_text(metric, value)
+    return f"{100 * value:.{decimals}f} %" if style.unit == "%" else style.text(value)
 
 
-def pooled_verdict(pooled: PooledComparison) -> Verdict:
-    """Return the verdict on one optimizer over tasks in words."""
-    c, name, base = pooled, optimizer_label(pooled.optimizer), optimizer_label(pooled.baseline)
-    label, difference = metric_style(c.metric).label, difference_text(c)
-    won, tied, lost = c.won_tied_lost
-    counts = f"{name} is ahead on {won} of {len(c.tasks)} tasks, {base} on {lost}"
-    counts += f", {tied} tied." if tied else "."
-    if c.decision is None:
-        what = f"No verdict yet over tasks: runs are missing. So far {label} is {difference}."
-        return Verdict(what, "", counts)
-    if c.decision in (Decision.BETTER, Decision.WORSE):
-        what = f"{name} is {c.decision.value} than {base}: mean {label} is {difference}."
-    elif c.decision is Decision.EQUIVALENT:
-        margin = margin_text(c.metric, c.margin or math.nan)
-        what = f"No difference: {name} and {base} are equal within {margin} of mean {label}."
-    else:
-        what = f"Undecided: no difference of {name} and {base} over tasks is shown; "
-        what += f"mean {label} is {difference}."
-    sure = f"95 % interval of the mean difference {difference_interval(c)}"
-    if math.isinf(c.interval[0]):
-        sure = "Too few folds for an interval"
-    elif c.decision is Decision.EQUIVALENT:
-        sure = f"Mean {label} is {difference} (90 % interval "
-        sure += f"{difference_interval(c, c.inner_interval)})"
-    elif c.p_two_sided < LEVEL:
-        sure += f", p {p_text(c.p_two_sided)}"
-        sure += f", {p_text(c.p_different_holm)} corrected over {c.family}" * (c.family > 1)
+def _spread_text(c: PooledComparison) -> str:
+    """Say what is expected on another data set and how much data sets differ, if it is known."""
+    text = ""
     if not math.isinf(c.prediction[0]):
-        sure += f"; on another data set {difference_interval(c, c.prediction)} (prediction)"
+        text += f"; on another data set {difference_interval(c, c.prediction)} (prediction)"
     if not math.isnan(c.i_squared):
-        sure += f"; heterogeneity I² {100 * c.i_squared:.0f} %"
-    return Verdict(what, f"{sure}.", counts)
+        text += f"; heterogeneity I² {100 * c.i_squared:.0f} %"
+    return text
 
 
-def verdict_sentence(comparison: Comparison) -> str:
-    """Return the verdict on one optimizer as one paragraph."""
-    return " ".join(verdict_of(comparison).lines)
+def _counts_text(c: PooledComparison) -> str:
+    """Count the tasks on which each method is ahead."""
+    won, tied, lost = c.won_tied_lost
+    ahead = f"{method_label(c.method)} is ahead on {won} of {len(c.tasks)} tasks"
+    return f"{ahead}, {method_label(c.baseline)} on {lost}{f', {tied} tied' * (tied > 0)}."
 
 
-def verdict_word(comparison: Comparison | PooledComparison) -> str:
+def _tasks_text(c: PooledComparison) -> str:
+    """Say over which tasks a comparison is pooled."""
+    where = f"Over {len(c.tasks)} tasks"
+    if c.datasets < len(c.tasks):
+        where += f" on {c.datasets} data set{'s' * (c.datasets > 1)}"
+    if c.blind:
+        where += f" (without {c.blind} on which neither is better than guessing)"
+    return where
+
+
+def verdict_word(comparison: Judged) -> str:
     """Return the verdict as a table shows it; a dash before all runs are there."""
     if comparison.decision is None:
         return "–"
     if comparison.decision is Decision.EQUIVALENT:
         scale = metric_style(comparison.metric).gain_scale
-        evidence = comparison if isinstance(comparison, PooledComparison) else comparison.evidence
-        return f"equal ±{scale * (evidence.margin or math.nan):.4g}"
+        return f"equal ±{scale * (comparison.evidence.margin or math.nan):.4g}"
     return comparison.decision.value
 
 
@@ -212,7 +224,7 @@ def interval_text(low: float, high: float, scale: float) -> str:
     return f"{signed(scale * low)} to {signed(scale * high)}"
 
 
-def difference_text(c: Comparison | PooledComparison) -> str:
+def difference_text(c: Judged) -> str:
     """Say how far the metric is above or below the baseline's, such as ``0.40 points lower``."""
     style = metric_style(c.metric)
     size = style.size_text(abs(c.gain))
@@ -221,9 +233,7 @@ def difference_text(c: Comparison | PooledComparison) -> str:
     return f"{size} {'higher' if (c.gain > 0) != style.lower_is_better else 'lower'}"
 
 
-def difference_interval(
-    c: Comparison | PooledComparison, interval: tuple[float, float] | None = None
-) -> str:
+def difference_interval(c: Judged, interval: tuple[float, float] | None = None) -> str:
     """Format an interval of the difference of the metric itself: below zero is less of it."""
     style = metric_style(c.metric)
     ends = interval or c.interval
@@ -235,9 +245,16 @@ def difference_interval(
     return f"{first} to {second}{unit}"
 
 
+def _unit(c: Judged) -> str:
+    """Return what is paired: subjects, folds of several subjects, or data sets."""
+    if not isinstance(c, Comparison):
+        return "data sets"
+    return "subjects" if all(len(pair.subjects) == 1 for pair in c.pairs) else "folds"
+
+
 def _what_would_settle(c: Comparison) -> str:
     """Say what stands between an undecided result and a verdict, and what would settle it."""
-    unit = "subjects" if all(len(pair.subjects) == 1 for pair in c.pairs) else "folds"
+    unit, style = _unit(c), metric_style(c.metric)
     fewest = fewest_folds(LEVEL / c.family)
     over = f" after the correction over {c.family} comparisons" if c.family > 1 else ""
     if c.folds < fewest:
@@ -253,12 +270,11 @@ def _what_would_settle(c: Comparison) -> str:
         return f"{sentence}."
     margin = c.evidence.margin
     if margin is None:
-        style = metric_style(c.metric)
         return (
-            f"No margin of equivalence is set for {style.label}: with one, such as "
-            f"--margin {c.metric}=NUMBER, equality could be shown."
+            f"No margin of equivalence is set for {style.label}: with one stated, equality could "
+            "be shown."
         )
-    size = margin_text(c.metric, margin)
+    size = style.margin_text(margin)
     folds = needed_folds(c)
     if folds is None:
         return f"More than 2000 {unit} would be needed to settle a difference of {size}."
@@ -277,69 +293,37 @@ def _range_text(ends: tuple[int, int]) -> str:
     return f"about {low}" if low == high else f"about {low} to {high}"
 
 
-def _over_tasks(pooled: Sequence[PooledComparison]) -> list[Answer]:
-    """Return the verdict over tasks on AFOR, or else on the best optimizer; none for one task."""
-    if not pooled:
-        return []
-    focus = next((c for c in pooled if c.optimizer == FOCUS), None)
-    focus = focus or max(pooled, key=lambda c: c.gain)
-    where = f"Over {len(focus.tasks)} tasks"
-    if focus.datasets < len(focus.tasks):
-        where += f" on {focus.datasets} data set{'s' * (focus.datasets > 1)}"
-    if focus.blind:
-        where += f" (without {focus.blind} on which neither is better than guessing)"
-    others = [
-        f"{optimizer_label(c.optimizer)} {verdict_word(c).replace('–', 'incomplete')}"
-        for c in pooled
-        if c is not focus
-    ]
-    return [Answer(where, pooled_verdict(focus), f"Others: {', '.join(others)}." if others else "")]
-
-
-def _by_task(comparisons: Iterable[Comparison]) -> list[list[Comparison]]:
-    tasks: dict[tuple[str, str, str], list[Comparison]] = {}
-    for c in comparisons:
-        tasks.setdefault((c.dataset, c.backbone, c.metric), []).append(c)
-    return list(tasks.values())
-
-
-def _focus(comparisons: Sequence[Comparison]) -> Comparison:
-    """Return the comparison of AFOR, or else of the best optimizer."""
-    ours = (c for c in comparisons if c.optimizer == FOCUS)
-    return next(ours, None) or max(comparisons, key=lambda c: c.gain)
-
-
 def _by_other_metrics(focus: Comparison, comparisons: Sequence[Comparison]) -> str:
-    """Name the metrics by which the same optimizer has another verdict."""
-    condition = (focus.dataset, focus.backbone, focus.optimizer)
+    """Name the metrics by which the same method has another verdict."""
+    condition = (focus.dataset, focus.backbone, focus.method)
     parts = [
         f"by {metric_style(c.metric).label}: {_titles(c)[c.decision]}"
         for c in comparisons
-        if (c.dataset, c.backbone, c.optimizer) == condition and c.decision is not focus.decision
+        if (c.dataset, c.backbone, c.method) == condition and c.decision is not focus.decision
     ]
-    return f"{optimizer_label(focus.optimizer)} {'; '.join(parts)}." if parts else ""
+    return f"{method_label(focus.method)} {'; '.join(parts)}." if parts else ""
 
 
-def _on_others(focus: Comparison, comparisons: Sequence[Comparison]) -> str:
-    """Group the other optimizers by their verdicts."""
+def _on_others(focus: Compared, comparisons: Sequence[Compared]) -> str:
+    """Group the other methods by their verdicts."""
     others = [c for c in comparisons if c is not focus]
     parts = [
         f"{title}: {', '.join(names)}"
         for decision, title in _titles(focus).items()
-        if (names := [optimizer_label(c.optimizer) for c in others if c.decision is decision])
+        if (names := [method_label(c.method) for c in others if c.decision is decision])
     ]
     return f"Others: {'; '.join(parts)}." if parts else ""
 
 
-def _titles(comparison: Comparison) -> dict[Decision | None, str]:
+def _titles(c: Judged) -> dict[Decision | None, str]:
     """Return the words for each verdict by this metric, in the order in which they are listed."""
-    c, base = comparison, optimizer_label(comparison.baseline)
-    margin = "" if c.evidence.margin is None else margin_text(c.metric, c.evidence.margin)
+    base, margin = method_label(c.baseline), c.evidence.margin
+    within = "" if margin is None else f" within {metric_style(c.metric).margin_text(margin)}"
     return {
         Decision.BETTER: f"better than {base}",
         Decision.WORSE: f"worse than {base}",
         Decision.UNDECIDED: "undecided",
         Decision.NO_VERDICT: "no verdict, both guess",
         None: "incomplete",
-        Decision.EQUIVALENT: f"equal within {margin}",
+        Decision.EQUIVALENT: f"equal{within}",
     }

@@ -1,4 +1,4 @@
-"""Compare optimizers: paired tests against a baseline, and ranks.
+"""Compare methods: paired tests against a baseline, and ranks.
 
 The decisions, and why they were taken, are explained in docs/explanation/statistics.md.
 """
@@ -26,7 +26,7 @@ from afor.bench.stats.groups import (
 from afor.bench.stats.guessing import Learned, learned
 from afor.bench.stats.inference.decisions import LEVEL, Decision, PairedDecision, decide_family
 from afor.bench.stats.inference.paired_tests import holm, smallest_p
-from afor.bench.stats.labels import better_sign, margin_of
+from afor.bench.stats.labels import margin_of, metric_style
 
 BASELINE = "adam"  # Sec. V-A
 
@@ -47,17 +47,60 @@ class PairedFold:
         return self.subjects[0] if len(self.subjects) == 1 else f"fold {self.fold}"
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """One optimizer compared with the baseline over their common folds. Fractions, not percent.
+class Judged:
+    """A comparison of a method with the baseline, on one task or over several.
 
-    A gain is positive if the optimizer is better, also where less of the metric is better.
+    A gain is positive if the method is better, also where less of the metric is better.
     """
+
+    metric: str
+    method: str
+    baseline: str
+    evidence: PairedDecision  # intervals, two-sided and equivalence tests, decision
+    family: int  # comparisons that Holm corrects for
+    done: int  # runs of both methods together
+    expected: int
+
+    @property
+    def gains(self) -> tuple[float, ...]:
+        """The gains that are won, tied or lost."""
+        raise NotImplementedError
+
+    @property
+    def won_tied_lost(self) -> tuple[int, int, int]:
+        """Number of folds, or of tasks, on which the method is better, equal and worse."""
+        gains = self.gains
+        return sum(g > 0 for g in gains), sum(g == 0 for g in gains), sum(g < 0 for g in gains)
+
+    @property
+    def gain(self) -> float:
+        """Mean of the paired differences."""
+        return self.evidence.mean
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the gain."""
+        return self.evidence.interval
+
+    @property
+    def complete(self) -> bool:
+        """Whether both methods have every run."""
+        return self.done >= self.expected
+
+    @property
+    def decision(self) -> Decision | None:
+        """The verdict; None before all runs are there."""
+        return self.evidence.decision if self.complete else None
+
+
+@dataclass(frozen=True)
+class Comparison(Judged):
+    """One method compared with the baseline over their common folds. Fractions, not percent."""
 
     dataset: str
     backbone: str
     metric: str
-    optimizer: str
+    method: str
     baseline: str
     evidence: PairedDecision  # intervals, two-sided and equivalence tests, decision
     pairs: tuple[PairedFold, ...]
@@ -65,7 +108,7 @@ class Comparison:
     family: int  # comparisons that Holm corrects for
     done: int  # runs of the two conditions together
     expected: int
-    learned: Learned | None  # whether the optimizer is better than guessing; None if not known
+    learned: Learned | None  # whether the method is better than guessing; None if not known
     base_learned: Learned | None  # whether the baseline is
     # By (fold, repetition, seed), of the folds that have all of them; what `power` plans with.
     differences: NDArray[np.float64] = field(repr=False, compare=False)
@@ -76,39 +119,21 @@ class Comparison:
         return self.evidence.folds
 
     @property
-    def gain(self) -> float:
-        """Mean of the paired differences."""
-        return self.evidence.mean
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Exact 95 % interval of the gain."""
-        return self.evidence.interval
-
-    @property
-    def won_tied_lost(self) -> tuple[int, int, int]:
-        """Number of folds in which the optimizer is better, equal and worse."""
-        gains = [pair.gain for pair in self.pairs]
-        return sum(g > 0 for g in gains), sum(g == 0 for g in gains), sum(g < 0 for g in gains)
+    def gains(self) -> tuple[float, ...]:
+        """The gain in each fold."""
+        return tuple(pair.gain for pair in self.pairs)
 
     @property
     def effect(self) -> float:
         """The paired effect size d_z: mean over SD of the differences; NaN without spread."""
         spread = self.evidence.sd
-        largest = max(abs(pair.gain) for pair in self.pairs)
+        largest = max(map(abs, self.gains))
         return self.gain / spread if spread > 1e-10 * largest else math.nan
 
     @property
-    def complete(self) -> bool:
-        """Whether both conditions have every run."""
-        return self.done >= self.expected
-
-    @property
     def decision(self) -> Decision | None:
-        """The verdict; None before both conditions are complete."""
-        if self.complete and self.is_blind:
-            return Decision.NO_VERDICT
-        return self.evidence.decision if self.complete else None
+        """The verdict; None before both methods are complete."""
+        return Decision.NO_VERDICT if self.complete and self.is_blind else super().decision
 
     @property
     def is_blind(self) -> bool:
@@ -134,35 +159,35 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Ranks:
-    """Mean ranks by one metric over the tasks in which every optimizer is complete; 1 is best."""
+    """Mean ranks by one metric over the tasks in which every method is complete; 1 is best."""
 
     metric: str
-    optimizers: tuple[str, ...]
+    methods: tuple[str, ...]
     mean_ranks: tuple[float, ...]
     tasks: tuple[tuple[str, str], ...]  # dataset, backbone
-    critical_difference: float  # Nemenyi at 5 %; NaN for fewer than two tasks or optimizers
+    critical_difference: float  # Nemenyi at 5 %; NaN for fewer than two tasks or methods
     friedman_p: float
 
 
-def blocks_of(conditions: Conditions) -> list[tuple[str, str]]:
+def tasks_of(conditions: Conditions) -> list[tuple[str, str]]:
     """Return the tasks, pairs of (data set, backbone), in order."""
     return list(dict.fromkeys((d, b) for d, b, _ in conditions))
 
 
-def main_optimizers(conditions: Conditions) -> list[str]:
-    """Return the optimizers that are compared: all but replicates and the controls of the study.
+def main_methods(conditions: Conditions) -> list[str]:
+    """Return the methods that are compared: all but replicates and the controls of the study.
 
     If that leaves fewer than two, the controls are compared too.
     """
-    names = [c.optimizer for c in conditions.values() if not c.is_control]
+    names = [c.method for c in conditions.values() if not c.is_control]
     if len(set(names)) < 2:
-        names = [c.optimizer for c in conditions.values() if not c.is_copy]
+        names = [c.method for c in conditions.values() if not c.is_replicate]
     return list(dict.fromkeys(names))
 
 
-def control_optimizers(conditions: Conditions) -> list[str]:
-    """Return the optimizers that are listed but not compared: replicates and controls."""
-    main = main_optimizers(conditions)
+def control_methods(conditions: Conditions) -> list[str]:
+    """Return the methods that are listed but not compared: replicates and controls."""
+    main = main_methods(conditions)
     return list(dict.fromkeys(o for _, _, o in conditions if o not in main))
 
 
@@ -172,15 +197,15 @@ def compare(
     backbone: str,
     metric: str,
     *,
-    optimizers: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
     baseline: str = BASELINE,
 ) -> list[Comparison]:
-    """Compare optimizers with the baseline in one task, Holm-corrected over all `optimizers`.
+    """Compare methods with the baseline in one task, Holm-corrected over all `methods`.
 
-    An optimizer without a run in common with the baseline gives no comparison but still counts in
+    A method without a run in common with the baseline gives no comparison but still counts in
     the Holm family, so that an unfinished study is not corrected for less.
     """
-    names = [o for o in optimizers or main_optimizers(conditions) if o != baseline]
+    names = [o for o in methods or main_methods(conditions) if o != baseline]
     base = conditions.get((dataset, backbone, baseline))
     if base is None or not base.has(metric):
         return []
@@ -201,7 +226,7 @@ def compare(
             dataset=dataset,
             backbone=backbone,
             metric=metric,
-            optimizer=condition.optimizer,
+            method=condition.method,
             baseline=baseline,
             evidence=made,
             pairs=pairs,
@@ -212,7 +237,7 @@ def compare(
             learned=learned(condition, metric),
             base_learned=base_learned,
             differences=paired_differences(
-                conditions, dataset, backbone, metric, condition.optimizer, baseline
+                conditions, dataset, backbone, metric, condition.method, baseline
             ),
         )
         for (condition, pairs), made, p_holm in zip(paired, decisions, one_sided, strict=True)
@@ -232,67 +257,65 @@ def compare_all(
     conditions: Conditions,
     metrics: Sequence[str],
     *,
-    optimizers: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
     baseline: str = BASELINE,
 ) -> list[Comparison]:
-    """Compare optimizers with the baseline for every data set, backbone and metric.
+    """Compare methods with the baseline for every data set, backbone and metric.
 
     Args:
         conditions: Groups of runs, from `collect_conditions`.
         metrics: Names of metrics, such as ``"accuracy"``.
-        optimizers: Optimizers to compare; None compares all main ones.
-        baseline: The optimizer they are compared with.
+        methods: Methods to compare; None compares all main ones.
+        baseline: The method they are compared with.
 
     Returns:
-        One comparison for each data set, backbone, metric and optimizer. The Holm correction runs
-        over the optimizers of each data set, backbone and metric.
+        One comparison for each data set, backbone, metric and method. The Holm correction runs
+        over the methods of each data set, backbone and metric.
 
     Raises:
-        ConfigError: No optimizer has a run in common with the baseline.
+        ConfigError: No method has a run in common with the baseline.
 
     Example:
         >>> from afor.bench.stats.groups import collect_conditions
         >>> from afor.bench.stats.design.simulated import simulate_results
         >>> results, expected = simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["deap"])
         >>> comparison = compare_all(collect_conditions(results, expected), ["accuracy"])[0]
-        >>> comparison.optimizer, comparison.gain > 0, comparison.decision.value
+        >>> comparison.method, comparison.gain > 0, comparison.decision.value
         ('afor', True, 'better')
     """
-    names = optimizers or main_optimizers(conditions)
+    names = methods or main_methods(conditions)
     comparisons = [
         comparison
-        for dataset, backbone in blocks_of(conditions)
+        for dataset, backbone in tasks_of(conditions)
         for metric in metrics
         for comparison in compare(
-            conditions, dataset, backbone, metric, optimizers=names, baseline=baseline
+            conditions, dataset, backbone, metric, methods=names, baseline=baseline
         )
     ]
     if not comparisons:
         present = ", ".join(dict.fromkeys(o for _, _, o in conditions)) or "none"
         raise ConfigError(
-            f"There is nothing to compare with the baseline {baseline!r}: no other optimizer has a "
-            f"finished run in the same fold and repetition. Optimizers here: {present}. "
+            f"There is nothing to compare with the baseline {baseline!r}: no other method has a "
+            f"finished run in the same fold and repetition. Methods here: {present}. "
             "Choose another with --baseline, or finish the study with `afor run`."
         )
     return comparisons
 
 
-def mean_ranks(
-    conditions: Conditions, metric: str, optimizers: Sequence[str] | None = None
-) -> Ranks:
-    """Rank optimizers by their mean in each task and average the ranks; ties share a rank.
+def mean_ranks(conditions: Conditions, metric: str, methods: Sequence[str] | None = None) -> Ranks:
+    """Rank methods by their mean in each task and average the ranks; ties share a rank.
 
     A task is a data set and a backbone. Two metrics of the same runs are no two tasks.
     """
     from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
-    names = list(optimizers or main_optimizers(conditions))
+    names = list(methods or main_methods(conditions))
     tasks, rows = [], []
-    for dataset, backbone in blocks_of(conditions):
+    for dataset, backbone in tasks_of(conditions):
         members = [conditions.get((dataset, backbone, name)) for name in names]
         if all(c is not None and c.complete and c.has(metric) for c in members):
             means = [c.summary(metric)[0] for c in members if c is not None]
-            rows.append(rankdata([-better_sign(metric) * round(mean, 12) for mean in means]))
+            rows.append(rankdata([-metric_style(metric).sign * round(mean, 12) for mean in means]))
             tasks.append((dataset, backbone))
     k, n = len(names), len(rows)
     difference, p = math.nan, math.nan

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from afor.bench.stats.groups import ConditionKey
-from afor.bench.stats.labels import block_label, optimizer_label
+from afor.bench.stats.labels import method_label, task_label
 from afor.bench.stats.results import Curve, Results
 from afor.bench.study.protocol import setting
 
@@ -30,7 +30,7 @@ def diagnose(results: Results) -> list[str]:
     for key in (key for key in keys if key[2] in results.methods and key[:2] in results.tasks):
         found = _faults(results, key)
         if found:
-            where = f"{block_label(*key[:2])}, {optimizer_label(key[2])}"
+            where = f"{task_label(*key[:2])}, {method_label(key[2])}"
             sentences.append(f"{where}: {'; '.join(found)}.")
     return sentences
 

@@ -1,7 +1,7 @@
 """Group runs into conditions and average them per fold.
 
-A condition is one (data set, backbone, optimizer). Its fold value is the mean of the fold's draws
-(Sec. V-A), so that n is the number of folds and never the number of runs.
+A condition is one (data set, backbone, method). Its fold value is the mean of the fold's
+repetitions (Sec. V-A), so that n is the number of folds and never the number of runs.
 """
 
 import math
@@ -18,28 +18,28 @@ from afor.bench.stats.labels import (
     BACKBONE_LABELS,
     DATASET_LABELS,
     PAPER_METRICS,
-    better_sign,
     in_paper_order,
-    order_optimizers,
+    metric_style,
+    order_methods,
 )
 from afor.bench.store.results import RunResult
 from afor.bench.study.planned_runs import ExpectedRuns
-from afor.bench.study.protocol import KIND_NOTES, UNKNOWN, differences, setting
+from afor.bench.study.protocol import KIND_NOTES, SCORED, UNKNOWN, differences, setting
 from afor.bench.study.roles import Role, role_from_name
 
-ConditionKey = tuple[str, str, str]  # dataset, backbone, optimizer
-FoldDraw = tuple[int, int]
+ConditionKey = tuple[str, str, str]  # dataset, backbone, method
+FoldRepetition = tuple[int, int]
 LARGEST = 1e100  # the squares of larger values overflow; such a value counts as not finite
 
 
 @dataclass(frozen=True)
 class Condition:
-    """The finished runs of one (dataset, backbone, optimizer)."""
+    """The finished runs of one (dataset, backbone, method)."""
 
     dataset: str
     backbone: str
-    optimizer: str
-    runs: Mapping[FoldDraw, RunResult]
+    method: str
+    runs: Mapping[FoldRepetition, RunResult]
     folds_expected: int
     draws_expected: int
     role: Role
@@ -51,19 +51,19 @@ class Condition:
         return {}
 
     @property
-    def method(self) -> str:
+    def original(self) -> str:
         """Name of the original it is a copy of, or its own."""
-        return self.role.copy_of or self.optimizer
+        return self.role.replicate_of or self.method
 
     @property
-    def is_copy(self) -> bool:
-        """Whether it is another optimizer of the study under another seed."""
-        return bool(self.role.copy_of)
+    def is_replicate(self) -> bool:
+        """Whether it is another method of the study under another seed."""
+        return bool(self.role.replicate_of)
 
     @property
     def is_control(self) -> bool:
         """Whether it is a copy, or marked as a control by its study."""
-        return self.is_copy or self.role.control
+        return self.is_replicate or self.role.control
 
     @property
     def done(self) -> int:
@@ -85,18 +85,20 @@ class Condition:
         values = [run.metrics.get(metric, math.nan) for run in self.runs.values()]
         return bool(values) and all(abs(value) <= LARGEST for value in values)
 
-    def fold_values(self, metric: str, keys: Iterable[FoldDraw] | None = None) -> dict[int, float]:
-        """Return the mean of the draws of each fold, over all runs or over those of some keys."""
+    def fold_values(
+        self, metric: str, keys: Iterable[FoldRepetition] | None = None
+    ) -> dict[int, float]:
+        """Return the mean over repetitions of each fold, of all runs or of those of some keys."""
         used = self.runs if keys is None else keys
-        return mean_of_draws({key: self.value(key, metric) for key in used})
+        return mean_of_repetitions({key: self.value(key, metric) for key in used})
 
-    def value(self, key: FoldDraw, metric: str) -> float:
+    def value(self, key: FoldRepetition, metric: str) -> float:
         """Return the metric of one run; raise ConfigError with the metrics that it has."""
         run = self.runs[key]
         if metric not in run.metrics:
             raise ConfigError(
-                f"{self.dataset}/{self.backbone}/{self.optimizer} fold {key[0]} draw {key[1]} has "
-                f"no metric {metric!r}. It has: {', '.join(run.metrics)}."
+                f"{self.dataset}/{self.backbone}/{self.method} fold {key[0]} repetition {key[1]} "
+                f"has no metric {metric!r}. It has: {', '.join(run.metrics)}."
             )
         return run.metrics[metric]
 
@@ -123,7 +125,7 @@ def collect_conditions(
 ) -> Conditions:
     """Group runs into conditions, in the paper's order.
 
-    A condition that `expected` does not list is expected to have every (fold, draw) that some
+    A condition that `expected` does not list is expected to have every (fold, repetition) that some
     other condition of its data set has. The same run from two stores counts once.
 
     Args:
@@ -134,10 +136,10 @@ def collect_conditions(
             `max_epochs`; `data` stands for all settings that begin with `data.`.
 
     Returns:
-        The conditions by (data set, backbone, optimizer).
+        The conditions by (data set, backbone, method).
 
     Raises:
-        ConfigError: Two different results exist for one fold and draw of a condition, or the
+        ConfigError: Two different results exist for one fold and repetition of a condition, or the
             runs of a data set and backbone do not have one protocol.
 
     Example:
@@ -146,31 +148,32 @@ def collect_conditions(
         >>> conditions["bci2a", "eegnet", "adam"].done
         45
     """
-    grouped: dict[ConditionKey, dict[FoldDraw, RunResult]] = {}
+    grouped: dict[ConditionKey, dict[FoldRepetition, RunResult]] = {}
     for run in results:
-        runs = grouped.setdefault((run.dataset, run.backbone, run.optimizer), {})
-        fold_draw = (run.fold, run.draw)
-        if fold_draw in runs and not _same(runs[fold_draw], run):
+        runs = grouped.setdefault((run.dataset, run.backbone, run.method), {})
+        pair = (run.fold, run.repetition)
+        if pair in runs and not _same(runs[pair], run):
             raise ConfigError(
-                f"Two different results for {run.dataset}/{run.backbone}/{run.optimizer} fold "
-                f"{run.fold} draw {run.draw}: study {runs[fold_draw].study!r} and study "
+                f"Two different results for {run.dataset}/{run.backbone}/{run.method} fold "
+                f"{run.fold} repetition {run.repetition}: study "
+                f"{runs[pair].study!r} and study "
                 f"{run.study!r}. One table shows one of them: choose with --study."
             )
-        runs[fold_draw] = run
-    planned = {(e.dataset, e.backbone, e.optimizer): e for e in expected}
-    seen: dict[str, set[FoldDraw]] = {}
+        runs[pair] = run
+    planned = {(e.dataset, e.backbone, e.method): e for e in expected}
+    seen: dict[str, set[FoldRepetition]] = {}
     for (dataset, _, _), runs in grouped.items():
         seen.setdefault(dataset, set()).update(runs)
     keys = list(dict.fromkeys([*grouped, *planned]))
     conditions = {}
     for key in _paper_order(keys):
         pairs = seen.get(key[0], set())
-        inferred = (len({fold for fold, _ in pairs}), len({draw for _, draw in pairs}))
+        inferred = (len({fold for fold, _ in pairs}), len({repetition for _, repetition in pairs}))
         runs, plan = grouped.get(key, {}), planned.get(key)
-        folds, draws = (plan.folds, plan.draws) if plan else inferred
+        folds, repetitions = (plan.folds, plan.repetitions) if plan else inferred
         roles = [item.role for item in (plan, *runs.values()) if item and item.role]
         role = roles[0] if roles else role_from_name(key[2])
-        conditions[key] = Condition(*key, runs, folds, draws, role, margins or {})
+        conditions[key] = Condition(*key, runs, folds, repetitions, role, margins or {})
     _check_comparable(conditions, allow_different)
     return conditions
 
@@ -180,25 +183,25 @@ class _Mismatch:
     """A setting in which two conditions of one data set and backbone differ."""
 
     key: str
-    where: tuple[str, str, int, int]  # data set, backbone, fold, draw
+    where: tuple[str, str, int, int]  # data set, backbone, fold, repetition
     runs: tuple[RunResult, RunResult]  # the first that differ
 
     def values(self) -> str:
         """Return the two values and the runs that have them."""
         values = [setting(run.protocol, self.key) for run in self.runs]
         named = zip(values, self.runs, strict=True)
-        return " and ".join(f"{value} for {r.optimizer} (study {r.study})" for value, r in named)
+        return " and ".join(f"{value} for {r.method} (study {r.study})" for value, r in named)
 
 
 def _mismatches(conditions: Conditions) -> Iterator[_Mismatch]:
     """Yield the differences in protocol between the conditions of each data set and backbone.
 
-    Runs are compared that share a fold and draw.
+    Runs are compared that share a fold and repetition.
     """
     together: dict[tuple[str, str, int, int], list[RunResult]] = {}
     for (dataset, backbone, _), condition in conditions.items():
-        for (fold, draw), run in condition.runs.items():
-            together.setdefault((dataset, backbone, fold, draw), []).append(run)
+        for (fold, repetition), run in condition.runs.items():
+            together.setdefault((dataset, backbone, fold, repetition), []).append(run)
     for where, runs in together.items():
         for found in differences(run.protocol for run in runs):
             pair = [
@@ -213,9 +216,10 @@ def _check_comparable(conditions: Conditions, allowed: Collection[str]) -> None:
     for found in _mismatches(conditions):
         if found.key in allowed or found.key.partition(".")[0] in allowed:
             continue
-        dataset, backbone, fold, draw = found.where
+        dataset, backbone, fold, repetition = found.where
         raise ConfigError(
-            f"{dataset} × {backbone}, fold {fold}, draw {draw}: the runs cannot be compared, "
+            f"{dataset} × {backbone}, fold {fold}, repetition {repetition}: the runs cannot be "
+            f"compared, "
             f"{found.key} is {found.values()}; choose runs of one protocol, or compare them on "
             f"purpose with --allow-different {found.key}."
         )
@@ -235,13 +239,20 @@ def comparability_notes(conditions: Conditions) -> list[str]:
     """
     kinds: dict[str, dict[str, None]] = {}
     files: dict[str, None] = {}
+    trials: dict[str, None] = {}
     for condition in conditions.values():
         for run in condition.runs.values():
+            if setting(run.protocol, SCORED) == "trials":
+                trials[condition.dataset] = None
             if UNKNOWN in run.protocol:
                 files[run.protocol[UNKNOWN]] = None
             elif run.data_kind in KIND_NOTES:
                 kinds.setdefault(run.data_kind, {})[condition.dataset] = None
     notes = [f"{', '.join(names)}: {KIND_NOTES[kind]}." for kind, names in kinds.items()]
+    if trials:
+        notes.append(
+            f"{', '.join(trials)}: scored per trial, because methods have windows of their own."
+        )
     notes += [
         f"The protocol of the runs is {text}: whether they are comparable is not known."
         for text in files
@@ -258,26 +269,28 @@ def comparability_notes(conditions: Conditions) -> list[str]:
     return notes
 
 
-def block_of(conditions: Conditions, dataset: str, backbone: str) -> list[Condition]:
+def task_conditions(conditions: Conditions, dataset: str, backbone: str) -> list[Condition]:
     """Return the conditions of one data set and backbone."""
     return [c for (d, b, _), c in conditions.items() if (d, b) == (dataset, backbone)]
 
 
-def complete_folds(runs: Sequence[Collection[FoldDraw]]) -> tuple[list[int], list[int]]:
-    """Return the folds that have every draw in each of several sets of runs, and the draws.
+def complete_folds(runs: Sequence[Collection[FoldRepetition]]) -> tuple[list[int], list[int]]:
+    """Return the folds that have every repetition in several sets of runs, and the repetitions.
 
     >>> complete_folds([{(0, 0), (0, 1), (1, 0)}, {(0, 0), (0, 1)}])
     ([0], [0, 1])
     """
-    draws = sorted({draw for keys in runs for _, draw in keys})
+    repetitions = sorted({repetition for keys in runs for _, repetition in keys})
     folds = sorted({fold for keys in runs for fold, _ in keys})
-    return [f for f in folds if all((f, d) in keys for keys in runs for d in draws)], draws
+    return [
+        f for f in folds if all((f, d) in keys for keys in runs for d in repetitions)
+    ], repetitions
 
 
 def paired_fold_values(
     condition: Condition, baseline: Condition, metric: str
 ) -> tuple[list[int], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the common folds and both conditions' fold values over their common draws."""
+    """Return the common folds and both conditions' fold values over their common repetitions."""
     common = [key for key in condition.runs if key in baseline.runs]
     ours, theirs = condition.fold_values(metric, common), baseline.fold_values(metric, common)
     folds = sorted(ours)
@@ -292,21 +305,21 @@ def paired_gains(
     Means of repetitions that are equal but for rounding give exactly zero.
     """
     folds, ours, theirs = paired_fold_values(condition, baseline, metric)
-    gains = better_sign(metric) * (ours - theirs)
+    gains = metric_style(metric).sign * (ours - theirs)
     gains[np.abs(gains) <= TIE * np.maximum(np.abs(ours), np.abs(theirs))] = 0.0
     return folds, gains
 
 
-def mean_of_draws(values: Mapping[FoldDraw, float]) -> dict[int, float]:
-    """Average over the draws of each fold; folds come out sorted.
+def mean_of_repetitions(values: Mapping[FoldRepetition, float]) -> dict[int, float]:
+    """Average over the repetitions of each fold; folds come out sorted.
 
-    >>> mean_of_draws({(1, 0): 0.5, (0, 0): 0.25, (0, 1): 0.75})
+    >>> mean_of_repetitions({(1, 0): 0.5, (0, 0): 0.25, (0, 1): 0.75})
     {0: 0.5, 1: 0.5}
     """
     by_fold: dict[int, list[float]] = {}
     for (fold, _), value in sorted(values.items()):
         by_fold.setdefault(fold, []).append(value)
-    return {fold: math.fsum(draws) / len(draws) for fold, draws in by_fold.items()}
+    return {fold: math.fsum(values) / len(values) for fold, values in by_fold.items()}
 
 
 def mean_sd(values: Sequence[float]) -> tuple[float, float, int]:
@@ -328,7 +341,7 @@ def _same(a: RunResult, b: RunResult) -> bool:
 def _paper_order(keys: list[ConditionKey]) -> list[ConditionKey]:
     datasets = in_paper_order([k[0] for k in keys], DATASET_LABELS)
     backbones = in_paper_order([k[1] for k in keys], BACKBONE_LABELS)
-    optimizers = order_optimizers(k[2] for k in keys)
+    methods = order_methods(k[2] for k in keys)
     return sorted(
-        keys, key=lambda k: (datasets.index(k[0]), backbones.index(k[1]), optimizers.index(k[2]))
+        keys, key=lambda k: (datasets.index(k[0]), backbones.index(k[1]), methods.index(k[2]))
     )

@@ -11,10 +11,16 @@ from typing import cast
 
 import numpy as np
 
-from afor.bench.stats.groups import Condition, Conditions, block_of, mean_of_draws, mean_sd
+from afor.bench.stats.groups import (
+    Condition,
+    Conditions,
+    mean_of_repetitions,
+    mean_sd,
+    task_conditions,
+)
 from afor.bench.stats.inference.decisions import LEVEL
 from afor.bench.stats.inference.paired_tests import TIE, sign_flip_p, smallest_p
-from afor.bench.stats.labels import better_sign
+from afor.bench.stats.labels import metric_style
 from afor.bench.store.results import RunResult
 
 # Metrics without a level of their own are judged by another one of the same answers.
@@ -41,7 +47,7 @@ class Learned:
     @property
     def above(self) -> bool | None:
         """Whether it is better than guessing; None if so few folds cannot show it."""
-        if smallest_p(self.folds) >= LEVEL and better_sign(self.metric) * (
+        if smallest_p(self.folds) >= LEVEL and metric_style(self.metric).sign * (
             self.mean - self.level
         ) > TIE * abs(self.level):
             return None
@@ -52,7 +58,7 @@ def learned(condition: Condition, metric: str) -> Learned | None:
     """Test the mean over folds of a condition against guessing.
 
     Args:
-        condition: The finished runs of a data set, backbone and optimizer.
+        condition: The finished runs of a data set, backbone and method.
         metric: The metric; one without a level of its own is judged by accuracy.
 
     Returns:
@@ -77,9 +83,9 @@ def _test(condition: Condition, metric: str) -> Learned | None:
     levels = {key: guess_level(metric, run) for key, run in condition.runs.items()}
     if not all(map(math.isfinite, levels.values())):
         return None
-    by_fold, scores = mean_of_draws(levels), condition.fold_values(metric)
+    by_fold, scores = mean_of_repetitions(levels), condition.fold_values(metric)
     values = np.array([[scores[fold], by_fold[fold]] for fold in scores])
-    gains = better_sign(metric) * (values[:, 0] - values[:, 1])
+    gains = metric_style(metric).sign * (values[:, 0] - values[:, 1])
     gains[np.abs(gains) <= TIE * np.abs(values).max(axis=1)] = 0.0
     mean, level = values.mean(axis=0).tolist()
     classes = max(run.classes for run in condition.runs.values())
@@ -161,22 +167,22 @@ def reference_levels(
     accuracy is the larger of the majority class and of what the mean over folds of guesses exceeds
     in 5 % of studies; that of other metrics is the level that they are tested against.
     """
-    task = [condition.runs for condition in block_of(conditions, dataset, backbone)]
+    task = [condition.runs for condition in task_conditions(conditions, dataset, backbone)]
     runs = max(task, key=len, default={})
     levels = {key: guess_level(metric, run) for key, run in runs.items()}
     if not runs or any(math.isnan(guess_level("accuracy", run)) for run in runs.values()):
         return None
     majority = mean_sd(
         list(
-            mean_of_draws(
+            mean_of_repetitions(
                 {k: majority_value(metric, r.majority_accuracy, r.classes) for k, r in runs.items()}
             ).values()
         )
     )
-    chance = mean_sd(list(mean_of_draws(levels).values()))[0]
+    chance = mean_sd(list(mean_of_repetitions(levels).values()))[0]
     source = _SOURCES.get(metric, GUESSES)
     if metric == "accuracy":
-        sizes = mean_of_draws({key: float(run.test_windows) for key, run in runs.items()})
+        sizes = mean_of_repetitions({key: float(run.test_windows) for key, run in runs.items()})
         classes = max(run.classes for run in runs.values())
         if min(sizes.values()) >= 1:
             # Guesses of as many windows have a mean that varies as the mean over these folds does.

@@ -44,6 +44,34 @@ class MetricStyle:
     # None gives no verdict of equivalence.
     margin: float | None = None
 
+    @property
+    def sign(self) -> int:
+        """1 for a metric of which more is better, -1 for one of which less is."""
+        return -1 if self.lower_is_better else 1
+
+    @property
+    def with_unit(self) -> str:
+        """The printed name with the unit of the values, such as ``Acc (%)``."""
+        return f"{self.label} ({self.unit})" if self.unit else self.label
+
+    def text(self, mean: float, sd: float = math.nan) -> str:
+        """Format a value, with its SD if there is one.
+
+        >>> metric_style("accuracy").text(0.6294, 0.0725), metric_style("nll").text(0.6211)
+        ('62.94±7.25', '0.621')
+        """
+        return mean_sd_text(self.scale * mean, self.scale * sd, self.decimals)
+
+    def margin_text(self, margin: float) -> str:
+        """Format a margin that is given in the metric's own unit.
+
+        >>> metric_style("accuracy").margin_text(0.025), metric_style("kappa").margin_text(0.02)
+        ('2.5 points', '0.02')
+        """
+        number = f"{self.gain_scale * margin:.4g}"
+        unit = self.gain_unit.removeprefix("absolute")
+        return f"{number} {'point' if (number, unit) == ('1', 'points') else unit}".rstrip()
+
     def size_text(self, size: float, *, unit: bool = True) -> str:
         """Format the size of a difference as a sentence says it.
 
@@ -75,15 +103,15 @@ METRIC_STYLES: Mapping[str, MetricStyle] = {
 }
 
 
-def optimizer_label(name: str) -> str:
-    """Return the printed name of an optimizer; an unknown name is returned as it is.
+def method_label(name: str) -> str:
+    """Return the printed name of a method; an unknown name is returned as it is.
 
-    >>> optimizer_label("adamw"), optimizer_label("adamw_seed_1"), optimizer_label("mine")
+    >>> method_label("adamw"), method_label("adamw_seed_1"), method_label("mine")
     ('AdamW', 'AdamW seed 1', 'mine')
     """
     if name in OPTIMIZERS:
         return OPTIMIZERS[name].label
-    original = role_from_name(name).copy_of
+    original = role_from_name(name).replicate_of
     if original in OPTIMIZERS:
         return OPTIMIZERS[original].label + name.removeprefix(original).replace("_", " ")
     return name
@@ -106,13 +134,14 @@ def backbone_label(name: str) -> str:
     return BACKBONE_LABELS.get(name, name)
 
 
-def block_label(dataset: str, backbone: str, metric: str = "") -> str:
+def task_label(dataset: str, backbone: str, metric: str = "") -> str:
     """Return the printed names of a data set, a backbone and, if given, a metric.
 
-    >>> block_label("deap", "eegnet"), block_label("deap", "eegnet", "accuracy")
+    >>> task_label("deap", "eegnet"), task_label("deap", "eegnet", "accuracy")
     ('DEAP, EEGNet', 'DEAP, EEGNet, Acc')
     """
-    names = [dataset_label(dataset), backbone_label(backbone), metric and metric_label(metric)]
+    names = [dataset_label(dataset), backbone_label(backbone)]
+    names += [metric_style(metric).label] if metric else []
     return ", ".join(filter(None, names))  # a table of scores names no backbone
 
 
@@ -125,21 +154,6 @@ def metric_style(name: str) -> MetricStyle:
     return METRIC_STYLES.get(name) or MetricStyle(name)
 
 
-def metric_label(name: str) -> str:
-    """Return the printed name of a metric."""
-    return metric_style(name).label
-
-
-def metric_with_unit(name: str) -> str:
-    """Return the printed name of a metric with the unit of its values.
-
-    >>> metric_with_unit("accuracy"), metric_with_unit("kappa")
-    ('Acc (%)', 'kappa')
-    """
-    style = metric_style(name)
-    return f"{style.label} ({style.unit})" if style.unit else style.label
-
-
 def gain_label(metric: str, baseline: str) -> str:
     """Return the name of a difference from the baseline, with its unit.
 
@@ -147,16 +161,7 @@ def gain_label(metric: str, baseline: str) -> str:
     'Acc gain over Adam (points)'
     """
     style = metric_style(metric)
-    return f"{style.label} gain over {optimizer_label(baseline)} ({style.gain_unit})"
-
-
-def gain_scale(name: str) -> float:
-    """Return the factor for printing a difference of a metric.
-
-    >>> gain_scale("accuracy"), gain_scale("nll")
-    (100.0, 1000.0)
-    """
-    return metric_style(name).gain_scale
+    return f"{style.label} gain over {method_label(baseline)} ({style.gain_unit})"
 
 
 def margin_of(metric: str, stated: Mapping[str, float] | None = None) -> float | None:
@@ -174,37 +179,6 @@ def margin_of(metric: str, stated: Mapping[str, float] | None = None) -> float |
     return None if margin is None else margin / style.gain_scale
 
 
-def margin_text(metric: str, margin: float) -> str:
-    """Format a margin that is given in the metric's own unit.
-
-    >>> margin_text("accuracy", 0.01), margin_text("accuracy", 0.025), margin_text("kappa", 0.02)
-    ('1 point', '2.5 points', '0.02')
-    """
-    style = metric_style(metric)
-    number = f"{style.gain_scale * margin:.4g}"
-    unit = style.gain_unit.removeprefix("absolute")
-    return f"{number} {'point' if (number, unit) == ('1', 'points') else unit}".rstrip()
-
-
-def metric_text(name: str, mean: float, sd: float = math.nan) -> str:
-    """Format a value of a metric, with its SD if there is one.
-
-    >>> metric_text("accuracy", 0.6294, 0.0725), metric_text("nll", 0.6211)
-    ('62.94±7.25', '0.621')
-    """
-    style = metric_style(name)
-    return mean_sd_text(style.scale * mean, style.scale * sd, style.decimals)
-
-
-def better_sign(name: str) -> int:
-    """Return 1 for a metric of which more is better, -1 for one of which less is better.
-
-    >>> better_sign("accuracy"), better_sign("nll")
-    (1, -1)
-    """
-    return -1 if metric_style(name).lower_is_better else 1
-
-
 def in_paper_order(names: Iterable[str], order: Iterable[str]) -> list[str]:
     """Sort names as in `order`; the others follow in the order of their first appearance.
 
@@ -216,8 +190,8 @@ def in_paper_order(names: Iterable[str], order: Iterable[str]) -> list[str]:
     return first + [name for name in unique if name not in first]
 
 
-def order_optimizers(names: Iterable[str]) -> list[str]:
-    """Sort optimizers: the paper's seven, then the package's others, then the rest."""
+def order_methods(names: Iterable[str]) -> list[str]:
+    """Sort methods: the paper's seven, then the package's others, then the rest."""
     return in_paper_order(names, [*PAPER_OPTIMIZERS, *OPTIMIZERS])
 
 
@@ -235,10 +209,11 @@ def mean_sd_text(mean: float, sd: float, decimals: int = 2) -> str:
 def signed(value: float) -> str:
     """Format a difference with its sign.
 
-    >>> signed(-0.5)
-    '−0.50'
+    >>> signed(-0.5), signed(-0.0)
+    ('−0.50', '+0.00')
     """
-    return f"{value:{'+.2f' if abs(value) < PLAIN else '+.3g'}}".replace("-", "−")
+    form = "+.2f" if abs(value) < PLAIN else "+.3g"
+    return f"{value + 0.0:{form}}".replace("-", "−")  # no negative zero
 
 
 def p_text(p: float) -> str:

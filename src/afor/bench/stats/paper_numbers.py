@@ -39,7 +39,7 @@ class SameMethod:
     afor: float  # both tables
 
     @property
-    def between_copies(self) -> float:
+    def between_replicates(self) -> float:
         """Difference between the two printed results of one method."""
         return round(self.fixed - self.adamw, 2)
 

@@ -11,9 +11,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from afor.bench.stats.comparisons import Comparison
-from afor.bench.stats.inference.decisions import LEVEL, Decision, choose_decision, decide
-from afor.bench.stats.inference.paired_tests import holm
+from afor.bench.stats.comparisons import Comparison, Judged
+from afor.bench.stats.inference.decisions import (
+    LEVEL,
+    PairedDecision,
+    choose_decision,
+    correct_family,
+    decide,
+)
 
 SMALLEST_SHARE = 0.01  # a variance counts as no less than this share of the mean variance
 
@@ -45,6 +50,28 @@ class RandomEffects:
         if self.se == 0:
             return 0.5 - 0.5 * math.copysign(distance != 0, distance)
         return float(t.sf(distance / self.se, self.effects - 1))
+
+    def decide(self, margin: float | None) -> PairedDecision:
+        """Decide about the mean, without correction."""
+        p_better = self.one_sided_p(self.mean)
+        p_two_sided = min(1.0, 2 * self.one_sided_p(abs(self.mean)))
+        # The nearer of the two limits gives the larger p.
+        p_equivalent = math.nan if margin is None else self.one_sided_p(margin - abs(self.mean))
+        return PairedDecision(
+            folds=self.effects,
+            mean=self.mean,
+            sd=self.tau,
+            margin=margin,
+            interval=self.interval(),
+            inner_interval=self.interval(2 * LEVEL),
+            p_better=p_better,
+            p_two_sided=p_two_sided,
+            p_equivalent=p_equivalent,
+            p_different_holm=p_two_sided,
+            p_equivalent_holm=p_equivalent,
+            level=LEVEL,
+            decision=choose_decision(self.mean, p_two_sided, p_equivalent),
+        )
 
     def _around(self, se: float, freedom: int, level: float) -> tuple[float, float]:
         from scipy.stats import t
@@ -101,39 +128,32 @@ def random_effects(means: Sequence[float], variances: Sequence[float]) -> Random
 
 
 @dataclass(frozen=True)
-class PooledComparison:
+class PooledComparison(Judged):
     """One method compared with the baseline over several tasks. Fractions, not percent.
 
-    A gain is positive if the method is better, also where less of the metric is better.
+    The evidence counts data sets in place of folds; with one data set it is the exact one over its
+    folds.
     """
 
     metric: str
-    optimizer: str
+    method: str
     baseline: str
+    evidence: PairedDecision
     tasks: tuple[tuple[str, str], ...]  # data set, backbone
-    datasets: int  # that are pooled; with one, the test is the exact one over its folds
-    gain: float
-    interval: tuple[float, float]  # 95 %, of the mean over data sets
-    inner_interval: tuple[float, float]  # 90 %, which equivalence is read from
+    datasets: int  # that are pooled
     prediction: tuple[float, float]  # 95 %, of a further data set; infinite with fewer than three
     tau: float  # SD between data sets; NaN with one
     i_squared: float  # NaN with one data set
-    won_tied_lost: tuple[int, int, int]  # tasks
-    margin: float | None
-    p_two_sided: float
-    p_equivalent: float  # NaN without a margin
-    p_different_holm: float
-    p_equivalent_holm: float
+    task_gains: tuple[float, ...]
     family: int  # comparisons that Holm corrects for
-    complete: bool  # whether no run of these tasks is missing
+    done: int  # runs of both methods on these tasks
+    expected: int
     blind: int  # tasks that are left out because neither side is better than guessing there
 
     @property
-    def decision(self) -> Decision | None:
-        """Better, worse, equivalent or undecided; None before all runs are there."""
-        if not self.complete:
-            return None
-        return choose_decision(self.gain, self.p_different_holm, self.p_equivalent_holm)
+    def gains(self) -> tuple[float, ...]:
+        """The gain on each task."""
+        return self.task_gains
 
 
 def pool_tasks(comparisons: Iterable[Comparison]) -> list[PooledComparison]:
@@ -146,21 +166,16 @@ def pool_tasks(comparisons: Iterable[Comparison]) -> list[PooledComparison]:
         One entry per metric and method that two or more tasks have; none for a single task. Tasks
         in which neither side is better than guessing are left out.
     """
-    by_method: dict[tuple[str, str], list[Comparison]] = {}
+    by_metric: dict[str, dict[str, list[Comparison]]] = {}
     for c in comparisons:
-        by_method.setdefault((c.metric, c.optimizer), []).append(c)
-    pooled = [made for members in by_method.values() if (made := _pool(members)) is not None]
+        by_metric.setdefault(c.metric, {}).setdefault(c.method, []).append(c)
     corrected = []
-    for metric in dict.fromkeys(made.metric for made in pooled):
-        of_metric = [made for made in pooled if made.metric == metric]
-        family = max(made.family for made in of_metric)
-        different = holm([made.p_two_sided for made in of_metric], family)
-        equivalent = [made.p_equivalent for made in of_metric]
-        if of_metric[0].margin is not None:
-            equivalent = holm(equivalent, family)
+    for by_method in by_metric.values():
+        pooled = [made for members in by_method.values() if (made := _pool(members)) is not None]
+        family = max((made.family for made in pooled), default=0)
+        decided = correct_family([made.evidence for made in pooled], family)
         corrected += [
-            replace(made, p_different_holm=p, p_equivalent_holm=q)
-            for made, p, q in zip(of_metric, different, equivalent, strict=True)
+            replace(made, evidence=evidence) for made, evidence in zip(pooled, decided, strict=True)
         ]
     return corrected
 
@@ -168,58 +183,41 @@ def pool_tasks(comparisons: Iterable[Comparison]) -> list[PooledComparison]:
 def _pool(comparisons: Sequence[Comparison]) -> PooledComparison | None:
     """Pool one method over its tasks, without correction; None where that is not possible."""
     members = [c for c in comparisons if not c.is_blind]
-    differences = [_mean_differences(group) for group in _by_dataset(members)]
+    by_dataset: dict[str, list[Comparison]] = {}
+    for c in members:
+        by_dataset.setdefault(c.dataset, []).append(c)
+    differences = [_mean_differences(group) for group in by_dataset.values()]
     differences = [values for values in differences if len(values) > 1]
     if len(members) < 2 or not differences:
         return None
     first = members[0]
     margin = first.evidence.margin
+    prediction, tau, i_squared = (-math.inf, math.inf), math.nan, math.nan
     if len(differences) == 1:
-        made = decide(differences[0], margin=margin)
-        gain, interval, inner = made.mean, made.interval, made.inner_interval
-        prediction, tau, i_squared = (-math.inf, math.inf), math.nan, math.nan
-        p_two_sided, p_equivalent = made.p_two_sided, made.p_equivalent
+        evidence = decide(differences[0], margin=margin)
     else:
         model = random_effects(
             [float(np.mean(values)) for values in differences],
             [float(np.var(values, ddof=1)) / len(values) for values in differences],
         )
-        gain, interval, inner = model.mean, model.interval(), model.interval(2 * LEVEL)
+        evidence = model.decide(margin)
         prediction, tau, i_squared = model.prediction(), model.tau, model.i_squared
-        p_two_sided = min(1.0, 2 * model.one_sided_p(abs(gain)))
-        p_equivalent = math.nan
-        if margin is not None:  # the nearer of the two limits gives the larger p
-            p_equivalent = model.one_sided_p(margin - abs(gain))
-    signs = [math.copysign(1, c.gain) if c.gain else 0 for c in members]
     return PooledComparison(
         metric=first.metric,
-        optimizer=first.optimizer,
+        method=first.method,
         baseline=first.baseline,
+        evidence=evidence,
         tasks=tuple((c.dataset, c.backbone) for c in members),
         datasets=len(differences),
-        gain=gain,
-        interval=interval,
-        inner_interval=inner,
         prediction=prediction,
         tau=tau,
         i_squared=i_squared,
-        won_tied_lost=(signs.count(1), signs.count(0), signs.count(-1)),
-        margin=margin,
-        p_two_sided=p_two_sided,
-        p_equivalent=p_equivalent,
-        p_different_holm=p_two_sided,
-        p_equivalent_holm=p_equivalent,
+        task_gains=tuple(c.gain for c in members),
         family=first.family,
-        complete=all(c.complete for c in members),
+        done=sum(min(c.done, c.expected) for c in members),
+        expected=sum(c.expected for c in members),
         blind=len(comparisons) - len(members),
     )
-
-
-def _by_dataset(comparisons: Sequence[Comparison]) -> list[list[Comparison]]:
-    groups: dict[str, list[Comparison]] = {}
-    for c in comparisons:
-        groups.setdefault(c.dataset, []).append(c)
-    return list(groups.values())
 
 
 def _mean_differences(members: Sequence[Comparison]) -> list[float]:

@@ -16,25 +16,25 @@ from afor.bench.stats.comparisons import (
     BASELINE,
     Comparison,
     Ranks,
-    blocks_of,
     compare,
     compare_all,
-    control_optimizers,
-    main_optimizers,
+    control_methods,
+    main_methods,
     mean_ranks,
+    tasks_of,
 )
 from afor.bench.stats.groups import (
     ConditionKey,
     Conditions,
-    block_of,
     collect_conditions,
     comparability_notes,
     default_metrics,
-    mean_of_draws,
+    mean_of_repetitions,
     mean_sd,
+    task_conditions,
 )
-from afor.bench.stats.guessing import learned
-from afor.bench.stats.labels import block_label, metric_style
+from afor.bench.stats.guessing import learned, reference_levels
+from afor.bench.stats.labels import metric_style, task_label
 from afor.bench.stats.pooling import PooledComparison, pool_tasks
 from afor.bench.stats.score_tables import is_foreign, read_score_file
 from afor.bench.store.database import open_store
@@ -46,7 +46,6 @@ from afor.bench.store.files import (
     stated_margins,
 )
 from afor.bench.store.locations import find_store
-from afor.bench.store.references import Fits, linear_values, read_fits
 from afor.bench.store.results import RunResult
 from afor.bench.study.planned_runs import ExpectedRuns
 from afor.bench.training.record import RunRecord
@@ -84,10 +83,10 @@ class Results:
 
     Attributes:
         runs: The finished runs.
-        conditions: The runs by (data set, backbone, optimizer).
+        conditions: The runs by (data set, backbone, method).
         metrics: The metrics that tables show; figures and verdicts take the first.
-        baseline: The optimizer that the others are compared with.
-        chosen: The optimizers that were asked for; empty takes all but the study's controls.
+        baseline: The method that the others are compared with.
+        chosen: The methods that were asked for; empty takes all but the study's controls.
         paths: The stores and files that were read.
         study_texts: The TOML of each study by its name.
         remarks: How tables of scores that are no runs of the benchmark were read.
@@ -95,7 +94,7 @@ class Results:
     Example:
         >>> from afor.bench.stats.design.simulated import simulate_results
         >>> made = simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["deap"])
-        >>> Results.of(*made).comparisons[0].optimizer
+        >>> Results.of(*made).comparisons[0].method
         'afor'
     """
 
@@ -128,9 +127,9 @@ class Results:
             names: Names of studies, their TOML files, stores, or .csv, .json or .parquet files, of
                 `afor export` or of any scores.
             studies: Names of the studies to read; empty reads all.
-            baseline: The optimizer that the others are compared with; None takes Adam, or else
-                the first optimizer.
-            methods: Optimizers to compare, which Holm's correction then covers alone; empty takes
+            baseline: The method that the others are compared with; None takes Adam, or else
+                the first method.
+            methods: Methods to compare, which Holm's correction then covers alone; empty takes
                 all but controls.
             metrics: Metrics to show; empty takes accuracy, weighted F1, and NLL if recorded, or all
                 of a table of scores. A single one says what the scores of a table without a name
@@ -200,7 +199,7 @@ class Results:
         """
         conditions = collect_conditions(runs, expected, margins, allow_different)
         if baseline is None:
-            listed = main_optimizers(conditions)
+            listed = main_methods(conditions)
             baseline = BASELINE if BASELINE in listed or not listed else listed[0]
         shown = tuple(default_metrics(conditions))
         if remarks:  # a table of scores shows what it has
@@ -252,17 +251,17 @@ class Results:
     @property
     def tasks(self) -> list[tuple[str, str]]:
         """The pairs of (data set, backbone)."""
-        return blocks_of(self.conditions)
+        return tasks_of(self.conditions)
 
     @property
     def methods(self) -> list[str]:
-        """The optimizers that are shown and ranked, the baseline among them if it has runs."""
-        return list(self.chosen) or main_optimizers(self.conditions)
+        """The methods that are shown and ranked, the baseline among them if it has runs."""
+        return list(self.chosen) or main_methods(self.conditions)
 
     @property
     def controls(self) -> list[str]:
-        """The optimizers that are listed but not compared."""
-        return [] if self.chosen else control_optimizers(self.conditions)
+        """The methods that are listed but not compared."""
+        return [] if self.chosen else control_methods(self.conditions)
 
     @cached_property
     def comparisons(self) -> tuple[Comparison, ...]:
@@ -280,8 +279,8 @@ class Results:
         """Return the comparisons with a baseline of their own, such as of variants with AFOR.
 
         Args:
-            baseline: The optimizer that they are compared with.
-            methods: The optimizers to compare, which are the family of Holm's correction.
+            baseline: The method that they are compared with.
+            methods: The methods to compare, which are the family of Holm's correction.
             dataset: The data set.
             backbone: The backbone.
             metric: The metric.
@@ -290,7 +289,7 @@ class Results:
         key = (baseline, dataset, backbone, metric, *methods)
         if key not in self._compared:
             self._compared[key] = compare(
-                self.conditions, dataset, backbone, metric, optimizers=methods, baseline=baseline
+                self.conditions, dataset, backbone, metric, methods=methods, baseline=baseline
             )
         return self._compared[key]
 
@@ -306,7 +305,7 @@ class Results:
         found = [c for c in self.comparisons if metric in (None, c.metric)]
         if not found:
             wanted = self.metrics if metric is None else [metric]
-            compare_all(self.conditions, wanted, optimizers=self.methods, baseline=self.baseline)
+            compare_all(self.conditions, wanted, methods=self.methods, baseline=self.baseline)
         return found
 
     @cached_property
@@ -340,20 +339,9 @@ class Results:
             backbone: The backbone.
             metric: The metric.
         """
-        runs = max((c.runs for c in block_of(self.conditions, dataset, backbone)), key=len)
-        values: dict[tuple[int, int], float] = {}
-        for path in filter(is_store, self.paths):
-            values |= linear_values(self._fits(path, dataset), runs, metric)
-        return mean_sd(list(mean_of_draws(values).values())) if values else None
-
-    def _fits(self, path: Path, dataset: str) -> Fits:
-        if (path, dataset) not in self._read_fits:
-            self._read_fits[path, dataset] = read_fits(path, dataset)
-        return self._read_fits[path, dataset]
-
-    @cached_property
-    def _read_fits(self) -> dict[tuple[Path, str], Fits]:
-        return {}
+        runs = max((c.runs for c in task_conditions(self.conditions, dataset, backbone)), key=len)
+        values = {at: run.linear[metric] for at, run in runs.items() if metric in run.linear}
+        return mean_sd(list(mean_of_repetitions(values).values())) if values else None
 
     def _linear_notes(self) -> list[str]:
         """Compare the best method of each task with the linear model."""
@@ -362,16 +350,17 @@ class Results:
             linear = self.linear(dataset, backbone, "accuracy")
             members = [
                 c
-                for c in block_of(self.conditions, dataset, backbone)
-                if c.optimizer in self.methods and c.complete and c.has("accuracy")
+                for c in task_conditions(self.conditions, dataset, backbone)
+                if c.method in self.methods and c.complete and c.has("accuracy")
             ]
             if linear is None or not members:
                 continue
             best = max(members, key=lambda c: c.summary("accuracy")[0])
             mean, tested = best.summary("accuracy")[0], learned(best, "accuracy")
-            name, found = block_label(dataset, backbone), 100 * linear[0]
+            name, found = task_label(dataset, backbone), 100 * linear[0]
             said = f"{name}: a linear model gets {found:.1f} %, this network {100 * mean:.1f} %: "
-            if linear[0] - mean > WORTH_SAYING:
+            chance = reference_levels(self.conditions, dataset, backbone, "accuracy")
+            if linear[0] - mean > WORTH_SAYING and chance and linear[0] > chance.chance:
                 notes.append(f"{said}raise the learning rate or the number of epochs.")
             elif tested is not None and tested.above is False:
                 notes.append(f"{said}check labels, windows and frequency band.")
@@ -409,14 +398,14 @@ class Results:
                     finished = store.run(run.key)
                     if finished is None or finished.record is None:
                         continue
-                    key, record = (run.dataset, run.backbone, run.optimizer), finished.record
+                    key, record = (run.dataset, run.backbone, run.method), finished.record
                     train = np.array([epoch.train_loss for epoch in record.history])
                     validation = np.array([epoch.validation_loss for epoch in record.history])
                     curves.setdefault(key, []).append(Curve(train, validation, record.best_epoch))
                     if record.traces and len(traced.setdefault(key, [])) < MAX_TRACED:
                         traced[key].append((run, record))
                 diverged.update(
-                    (run.dataset, run.backbone, run.optimizer)
+                    (run.dataset, run.backbone, run.method)
                     for run in store.runs()
                     if run.status == "diverged" and run.study in studies
                 )

@@ -27,7 +27,7 @@ RECOGNISED: Mapping[str, tuple[str, ...]] = {
     "unit": ("subject", "unit", "participant", "person", "patient", "fold", "split"),
     "score": ("score", "test_score", "value"),
     "task": ("dataset", "data_set", "task"),
-    "repetition": ("repetition", "repeat", "draw", "seed"),
+    "repetition": ("repetition", "repeat", "repetition", "seed"),
     "metric": ("metric", "scoring", "measure"),
 }  # fmt: skip
 ROLES = tuple(RECOGNISED)
@@ -90,7 +90,7 @@ class _Score:
 
 def is_foreign(names: Sequence[str]) -> bool:
     """Tell whether a file with these columns is a table of scores, not one of `afor export`."""
-    return bool(names) and not {"backbone", "optimizer", "fold"} <= {*names}
+    return bool(names) and not {"backbone", "method", "fold"} <= {*names}
 
 
 def read_score_file(
@@ -385,10 +385,11 @@ def _named_score(metric: str, value: Any, location: str) -> tuple[str, float]:
     number = _number(value)
     if number is None or not math.isfinite(number):
         shown = "missing" if value is None or value == "" else str(value)[:60]
-        raise ConfigError(
-            f"{location}: the score is {shown}, not a finite number. Remove the row, or leave out "
-            "its unit for all methods with --common."
-        )
+        if _number(str(value).replace(",", ".")) is not None:
+            advice = "Write a decimal point in place of the comma."
+        else:
+            advice = "Remove the row, or leave out its unit for all methods with --common."
+        raise ConfigError(f"{location}: the score is {shown}, not a finite number. {advice}")
     named = _metric_name(metric)
     if ERRORS.search(named) and named not in METRIC_STYLES:
         raise ConfigError(
@@ -422,7 +423,7 @@ def _to_runs(read: _Read, name: str, *, common: bool) -> Scores:
     runs = [
         RunResult(
             *("", task or Path(name).stem, "", method, folds[task, unit]),
-            draw=repetitions.index(repetition),
+            repetition=repetitions.index(repetition),
             test_subjects=(unit,) if read.are_people else (),
             metrics={metric: math.fsum(v) / len(v) for metric, v in values.items()},
             majority_accuracy=math.nan,

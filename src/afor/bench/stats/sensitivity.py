@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import AFOR_DESIGN
-from afor.bench.stats.groups import Conditions, FoldDraw, block_of
+from afor.bench.stats.groups import Conditions, FoldRepetition, task_conditions
 from afor.bench.stats.labels import margin_of, metric_style
 from afor.bench.study.roles import VARIED_SETTINGS
 
 # The paper's three settings (Sec. V-D) as printed.
 LABELS = {"beta2_min": "β₂ min", "w": "direction weight w", "warmup": "warm-up steps"}
 NOT_VARIED = (
-    "No optimizer here is AFOR with one setting changed (beta2_min, direction_weight or "
+    "No method here is AFOR with one setting changed (beta2_min, direction_weight or "
     "warmup_steps) beside AFOR itself. The preset `sensitivity` runs such entries: "
     "`afor run sensitivity`."
 )
@@ -41,7 +41,8 @@ def default_of(setting: str) -> float:
 def varied_conditions(conditions: Conditions, metric: str) -> Conditions:
     """Return AFOR and its varied entries, each with the runs that all of them have.
 
-    So in an incomplete study all values of a setting are compared on the same folds and draws.
+    So in an incomplete study all values of a setting are compared on the same folds and
+    repetitions.
 
     Raises:
         ConfigError: Nothing is varied here, or the entries have no run in common.
@@ -53,7 +54,7 @@ def varied_conditions(conditions: Conditions, metric: str) -> Conditions:
     }
     if not any(condition.role.varied for condition in members.values()):
         raise ConfigError(NOT_VARIED)
-    common: dict[tuple[str, str], set[FoldDraw]] = {}
+    common: dict[tuple[str, str], set[FoldRepetition]] = {}
     for (dataset, backbone, _), condition in members.items():
         keys = set(condition.runs)
         common[dataset, backbone] = common.get((dataset, backbone), keys) & keys
@@ -79,7 +80,7 @@ def sensitivity_of(conditions: Conditions, metric: str = "accuracy") -> list[Sen
             raise ConfigError(f"{dataset} has several backbones; choose one with --backbone.")
     settings: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
     for dataset, backbone in networks.items():
-        block = {c.optimizer: c for c in block_of(members, dataset, backbone)}
+        block = {c.method: c for c in task_conditions(members, dataset, backbone)}
         points = {name: condition.summary(metric) for name, condition in block.items()}
         for name, (mean, sd, _) in points.items():
             if varied := block[name].role.varied:

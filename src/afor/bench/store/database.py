@@ -12,16 +12,19 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from afor.bench.common.errors import ConfigError, StoreError
-from afor.bench.store.results import RunResult
+from afor.bench.store.results import RunResult, fit_key
 from afor.bench.store.tables import (
     PLAN_COLUMNS,
+    PLAN_FIELDS,
     RUN_COLUMNS,
     DamageError,
+    LinearFits,
     PlanRow,
     Rows,
     RunRow,
@@ -33,10 +36,12 @@ from afor.bench.store.tables import (
     read_rows,
     run_row,
     study_digest,
+    write_linear,
 )
 from afor.bench.study.planned_runs import ExpectedRuns, StudyPlan, count_expected
 from afor.bench.study.protocol import (
     DATA_KIND,
+    SCORED,
     Difference,
     differences,
     protocol_text,
@@ -50,30 +55,22 @@ from afor.bench.training.record import FinishedRun, decode
 
 
 @dataclass(frozen=True)
-class StoredRun:
+class StoredRun(PlanRow):
     """A planned run and its status: done, diverged, failed or open."""
 
-    study: str
-    dataset: str
-    backbone: str
-    optimizer: str
-    fold: int
-    draw: int
-    key: str
-    entry: str
-    rate: float
-    is_search: int  # 1 when the run tries a learning rate
-    protocol: str  # what a comparison assumes of it, see `study.protocol`
     status: str
     reason: str
     elapsed_s: float
     finished_at: str
-    role: Role | None  # of its optimizer entry; None if the study file cannot be read
+    role: Role | None  # of its method; None if the study file cannot be read
 
     @property
     def data_kind(self) -> str:
         """Whether its data are recorded, a stand-in or synthetic."""
         return setting(read_protocol(self.protocol), DATA_KIND)
+
+
+_OPEN: dict[str, Any] = {"status": "open", "reason": "", "elapsed_s": 0.0, "finished_at": ""}
 
 
 class Store:
@@ -119,10 +116,20 @@ class Store:
         study, is_search = plan.study.name, int(plan.study.search is not None)
         rows = [
             PlanRow(
-                *(study, position, r.dataset, r.backbone, r.optimizer, r.fold, r.draw),
-                *(r.key, r.entry, float(r.rate), is_search, protocol_text(r.protocol)),
+                study=study,
+                position=position,
+                dataset=run.dataset,
+                backbone=run.backbone,
+                method=run.method,
+                fold=run.fold,
+                repetition=run.repetition,
+                key=run.key,
+                entry=run.entry,
+                rate=float(run.rate),
+                is_search=is_search,
+                protocol=protocol_text(run.protocol),
             )
-            for position, r in enumerate(plan.runs)
+            for position, run in enumerate(plan.runs)
         ]
         self.replace_study(study, toml, rows)
 
@@ -132,9 +139,10 @@ class Store:
         with self._writing():
             self._execute("DELETE FROM studies WHERE name = ?", (study,))
             self._execute("DELETE FROM plan WHERE study = ?", (study,))
-            places = ", ".join("?" * len(PlanRow._fields))
+            places = ", ".join("?" * len(PLAN_FIELDS))
             self._connection.executemany(
-                f"INSERT INTO plan ({PLAN_COLUMNS}) VALUES ({places})", rows
+                f"INSERT INTO plan ({PLAN_COLUMNS}) VALUES ({places})",
+                [row.values() for row in rows],
             )
             self._execute(
                 "INSERT INTO studies (name, toml, planned_at, sha256) VALUES (?, ?, ?, ?)",
@@ -157,9 +165,9 @@ class Store:
             roles = _stored_roles(rows.studies.get(name, ""))
             for planned in rows.plans.get(name, ()):
                 run = rows.runs.get(planned.key)
-                outcome = run[1:5] if run else ("open", "", 0.0, "")
-                role = run_role(roles, planned.entry, label=planned.optimizer)
-                stored.append(StoredRun(*(name, *planned[2:], *outcome, role)))
+                outcome = {name: getattr(run, name, value) for name, value in _OPEN.items()}
+                role = run_role(roles, planned.entry, label=planned.method)
+                stored.append(StoredRun(**vars(planned), **outcome, role=role))
         return stored
 
     def run(self, key: str) -> FinishedRun | None:
@@ -191,19 +199,33 @@ class Store:
 
         A learning rate search counts only if it is named or if the store holds nothing else.
         """
-        results = []
+        results, fits = [], self.linear_fits()
         for stored in self._counted_runs(study):
-            if stored.status == "open":
-                continue
-            run = self.run(stored.key)  # also of the others: their status is checked with it
-            if run is None:
-                raise damaged(self.path, f"run {stored.key[:12]} cannot be found by its key")
-            if run.status == "done":
-                results.append(_result(stored, run))
+            run = self.finished(stored)  # also if not done: its status is checked with it
+            if run is not None and run.status == "done":
+                results.append(run_result(stored, run, fits))
         return results
 
+    def finished(self, stored: StoredRun) -> FinishedRun | None:
+        """Return what a planned run left, or None if it is open; raise StoreError if it is gone."""
+        if stored.status == "open":
+            return None
+        run = self.run(stored.key)
+        if run is None:
+            raise damaged(self.path, f"run {stored.key[:12]} cannot be found by its key")
+        return run
+
+    def linear_fits(self) -> LinearFits:
+        """Return the metrics of the linear model by the data and split of a run."""
+        return self._rows().linear
+
+    def add_linear_fits(self, fits: LinearFits) -> None:
+        """Write fits of the linear model; one of the same data and split is replaced."""
+        with self._writing():
+            write_linear(self._connection, fits)
+
     def expected(self, study: str | None = None) -> list[ExpectedRuns]:
-        """Count the planned folds and draws of each condition."""
+        """Count the planned folds and repetitions of each condition."""
         return count_expected(self._counted_runs(study))
 
     def _counted_runs(self, study: str | None) -> list[StoredRun]:
@@ -225,7 +247,7 @@ class Store:
         return len(keys)
 
     def merge(self, other: "Store") -> tuple[int, int, int]:
-        """Copy runs and plans of another store into this one.
+        """Copy runs, plans and linear fits of another store into this one.
 
         Nothing is copied if the two hold different studies under one name.
 
@@ -246,10 +268,12 @@ class Store:
                 differing += repr(ours.record.numbers()) != repr(theirs.record.numbers())
         for study, toml in other.studies().items():
             rows = other.plan_rows(study)
-            merged = {row[2:7]: row for row in (*self.plan_rows(study), *rows)}
+            merged = {row.values()[2:7]: row for row in (*self.plan_rows(study), *rows)}
             ordered = sorted(merged.values(), key=lambda row: row.position)
-            numbered = [row._replace(position=n) for n, row in enumerate(ordered)]
+            numbered = [replace(row, position=n) for n, row in enumerate(ordered)]
             self.replace_study(study, toml, numbered)
+        if fits := other.linear_fits():
+            self.add_linear_fits({**fits, **self.linear_fits()})
         return new, present, differing
 
     def plan_rows(self, study: str) -> list[PlanRow]:
@@ -339,14 +363,14 @@ def open_or_create(path: Path) -> Store:
 def check_mergeable(stores: Sequence[Store]) -> None:
     """Raise StoreError if two stores hold studies of one name whose runs do not belong together.
 
-    Their runs of one condition, fold and draw must be the same, and all runs of a fold and draw
-    must have one protocol.
+    Their runs of one condition, fold and repetition must be the same, and all runs of a
+    fold and repetition must have one protocol.
     """
     planned: dict[tuple[object, ...], tuple[Store, PlanRow]] = {}
     for store in stores:
         for row in (row for study in store.studies() for row in store.plan_rows(study)):
-            condition = (row.study, row.dataset, row.backbone, row.fold, row.draw)
-            first, known = planned.setdefault((*condition, row.optimizer), (store, row))
+            condition = (row.study, row.dataset, row.backbone, row.fold, row.repetition)
+            first, known = planned.setdefault((*condition, row.method), (store, row))
             other, beside = planned.setdefault(condition, (store, row))
             if known.key != row.key:
                 raise StoreError(_conflict(first, known, store, row))
@@ -398,31 +422,42 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 @cache
 def _stored_roles(toml: str) -> Mapping[str, Role]:
-    """Return the roles of a study's optimizer entries; none if its file cannot be read."""
+    """Return the roles of a study's methods; none if its file cannot be read."""
     try:
         return roles_of(parse_study(toml))
     except (ConfigError, RecursionError):  # written by another version
         return {}
 
 
-def _result(stored: StoredRun, run: FinishedRun) -> RunResult:
+def run_result(stored: StoredRun, run: FinishedRun, fits: LinearFits) -> RunResult:
+    """Return the result of a run that is done, scored as its protocol says."""
     record = run.record
     if record is None or record.test is None:
         raise ValueError(f"run {stored.key[:12]} is done but was never tested")
-    truth = [sum(row) for row in record.test.confusion]
+    protocol = read_protocol(stored.protocol)
+    test, metrics = record.test, record.metrics()
+    if setting(protocol, SCORED) == "trials" and record.test_trials is not None:
+        test = record.test_trials
+        metrics = {name: getattr(test, name) for name in metrics}
+    truth = [sum(row) for row in test.confusion]
     majority = record.train_class_counts.index(max(record.train_class_counts))
     return RunResult(
-        *(stored.study, stored.dataset, stored.backbone, stored.optimizer),
-        *(stored.fold, stored.draw),
+        study=stored.study,
+        dataset=stored.dataset,
+        backbone=stored.backbone,
+        method=stored.method,
+        fold=stored.fold,
+        repetition=stored.repetition,
         test_subjects=tuple(run.spec["split"]["test"]),
-        metrics=record.metrics(),
+        metrics=metrics,
         majority_accuracy=truth[majority] / sum(truth),
         classes=len(truth),
-        test_windows=record.test.n,
+        test_windows=test.n,
         train_counts=record.train_class_counts,
         test_counts=tuple(truth),
         key=stored.key,
         role=stored.role,
         elapsed_s=stored.elapsed_s,
-        protocol=read_protocol(stored.protocol),
+        protocol=protocol,
+        linear=fits.get(fit_key(protocol), {}),
     )

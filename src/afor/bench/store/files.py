@@ -11,19 +11,20 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.common.files import exists, write_output
 from afor.bench.common.parameter_checks import show_value
 from afor.bench.common.text import escape_cell, unescape_cell, without_nan
-from afor.bench.store.database import Store, StoredRun, open_store
+from afor.bench.store.database import Store, StoredRun, open_store, run_result
 from afor.bench.store.results import RunResult
+from afor.bench.store.tables import LinearFits
 from afor.bench.study.planned_runs import ExpectedRuns, count_expected
 from afor.bench.study.protocol import (
     DATA_KIND,
@@ -46,35 +47,49 @@ from afor.bench.training.record import (
 
 Format = Literal["csv", "json", "parquet"]
 FORMATS: tuple[Format, ...] = ("csv", "json", "parquet")
-REQUIRED = ("dataset", "backbone", "optimizer", "fold", "draw")
-# The columns of `afor export` in their order. Typed formats keep these types even if all values are
-# missing, so that files of two stores can be concatenated.
-COLUMNS: Mapping[str, type[int | float | str]] = {
-    **dict.fromkeys(("study", "dataset", "backbone", "optimizer"), str),
-    **dict.fromkeys(("fold", "draw"), int),
+REQUIRED = ("dataset", "backbone", "method", "fold", "repetition")
+LINEAR = tuple(f"linear_{name}" for name in METRICS)  # of the linear model on the same split
+_Index = Annotated[int, Field(ge=0, lt=10**9)]
+_Flag = Annotated[int, Field(ge=0, le=1)]
+_Counts = Annotated[str, Field(pattern=r"^\d{1,12}(;\d{1,12})+$")]
+# The columns of `afor export` in their order, and what the reader accepts in them.
+ACCEPTED: Mapping[str, Any] = {
+    **dict.fromkeys(("study", "dataset", "backbone", "method"), str),
+    **dict.fromkeys(("fold", "repetition"), _Index),
     "lr": float,
     **dict.fromkeys(("status", "reason", "finished_at"), str),
-    "elapsed_s": float,
-    "test_subjects": str,
+    "elapsed_s": Annotated[float, Field(ge=0)],
+    "test_subjects": str | tuple[str, ...],
     **dict.fromkeys(METRICS, float),
     **dict.fromkeys((f"trial_{name}" for name in METRICS), float),
     **dict.fromkeys(PROTOCOL_METRICS, float),
     "majority_accuracy": float,
-    **dict.fromkeys(("classes", "test_windows"), int),
-    **dict.fromkeys(("train_counts", "test_counts"), str),
+    **dict.fromkeys(("classes", "test_windows"), _Index),
+    **dict.fromkeys(("train_counts", "test_counts"), _Counts),
     **dict.fromkeys(("epochs", "best_epoch"), int),
     "best_validation_accuracy": float,
     **dict.fromkeys(("steps", "parameters"), int),
     "device": str,
-    "is_search": int,
-    "copy_of": str,
-    "seed": int,
-    "varied": str,
-    "control": int,
+    "is_search": _Flag,
+    "replicate_of": str,
+    "seed": Annotated[int, Field(ge=0, lt=2**63)],
+    "varied": Annotated[str, Field(pattern=r"^\w+=[0-9.e+-]+$")],
+    "control": _Flag,
     "data_kind": str,
     "protocol": str,
+    **dict.fromkeys(LINEAR, float),
     "key": str,
 }
+# The type of each column without its limits. Typed formats keep it even if all values are missing,
+# so that files of two stores can be concatenated. A list of subjects is written as text.
+COLUMNS = {name: (get_args(accepted) or (accepted,))[0] for name, accepted in ACCEPTED.items()}
+# From CSV, all values are text. Other columns are kept: their numbers are metrics.
+_FIELDS: dict[str, Any] = {name: (accepted | None, None) for name, accepted in ACCEPTED.items()}
+_CheckedRow: Any = create_model(
+    "_CheckedRow",
+    __config__=ConfigDict(extra="allow", coerce_numbers_to_str=True),
+    **_FIELDS,
+)
 # Columns that are not metrics. Numbers in any other column are metrics.
 NO_METRICS = {*COLUMNS} - {*METRICS, *PROTOCOL_METRICS}
 Row = dict[str, Any]
@@ -101,7 +116,7 @@ def load_results(
         >>> path = Path(tempfile.mkdtemp()) / "results.json"
         >>> write_results(path, *simulate_results({"adam": 0.0}, datasets=["bci2a"]))
         >>> results, expected = load_results([path])
-        >>> len(results), expected[0].folds, expected[0].draws
+        >>> len(results), expected[0].folds, expected[0].repetitions
         (45, 9, 5)
     """
     results: list[RunResult] = []
@@ -132,43 +147,30 @@ def read_rows(path: Path) -> list[Row]:
     if not exists(path):
         raise StoreError(f"{path} does not exist.")
     rows = []
-    for number, row in enumerate(_content(path)[0], 1):
+    for number, content in enumerate(_content(path)[0], 1):
         location = f"{path}, run {number}"
-        key = _row(row, location).key
-        assert isinstance(row, dict)  # `_row` refuses anything else
+        row = _checked(content, location)
         unknown = [name for name in row if name not in COLUMNS]
-        if unknown or not key:
+        if unknown or not row.get("key"):
             fault = f"{', '.join(unknown)} unknown" if unknown else "key missing"
             raise StoreError(f"{location}: {fault}. Expected a file that `afor export` wrote.")
-        rows.append({name: _typed(name, value, location) for name, value in row.items()})
+        rows.append(row)
     return rows
-
-
-def _typed(name: str, value: Any, location: str) -> int | float | str | None:
-    try:
-        return None if value is None else COLUMNS[name](value)
-    except (TypeError, ValueError):
-        raise StoreError(f"{location}: {name} = {show_value(value)}: expected a number.") from None
 
 
 def _content(path: Path) -> tuple[list[Any], list[Any]]:
     """Return the rows of a file, and the expected runs that JSON may list beside them."""
-    file_format, _, _, read = _FILES[path.suffix.lower()]
-    try:
-        return read(path)
-    except (OSError, ValueError, RecursionError, csv.Error) as error:
-        raise StoreError(f"{path} is not a {file_format} file of results: {error}.") from None
+    content, _, _ = read_content(path, "results")
+    if path.suffix.lower() == ".csv":
+        return [{unescape_cell(k): unescape_cell(v) for k, v in row.items()} for row in content], []
+    document = content if isinstance(content, dict) else {"runs": content}
+    rows, planned = document.get("runs"), document.get("expected", [])
+    if not isinstance(rows, list) or not isinstance(planned, list):
+        raise StoreError(f'{path}: expected {{"runs": [...], "expected": [...]}}.')
+    return rows, planned
 
 
-def _read_csv(path: Path) -> tuple[list[Any], list[Any]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return [
-            {unescape_cell(k): unescape_cell(v) if v else None for k, v in row.items() if k}
-            for row in csv.DictReader(file)
-        ], []
-
-
-def read_content(path: Path) -> tuple[Any, str, int]:
+def read_content(path: Path, holding: str = "scores") -> tuple[Any, str, int]:
     """Return what a file holds that may be no file of `afor export`.
 
     Returns:
@@ -176,32 +178,26 @@ def read_content(path: Path) -> tuple[Any, str, int]:
         number of the first row.
 
     Raises:
-        StoreError: The file cannot be read.
+        StoreError: The file cannot be read; the message calls its content as `holding` says.
     """
-    file_format, row_name, first, _ = _FILES[path.suffix.lower()]
+    file_format, row_name, first = _FILES[path.suffix.lower()]
     try:
         if file_format == "JSON":
             return json.loads(path.read_text("utf-8-sig")), row_name, first
         if file_format == "Parquet":
-            return _read_parquet(path)[0], row_name, first
+            return _read_parquet(path), row_name, first
         text = path.read_text("utf-8-sig")
         reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=_delimiter(text))
         return [{k: v for k, v in row.items() if k is not None} for row in reader], row_name, first
     except (OSError, ValueError, RecursionError, csv.Error) as error:
-        raise StoreError(f"{path} is not a {file_format} file of scores: {error}.") from None
+        raise StoreError(f"{path} is not a {file_format} file of {holding}: {error}.") from None
 
 
 def column_names(path: Path) -> list[str]:
     """Return the columns of a file of results; empty if it has none, or cannot be read as one."""
     try:
-        if path.suffix.lower() == ".csv":
-            with path.open(newline="", encoding="utf-8-sig") as file:
-                line = file.readline(1 << 16)
-            return next(csv.reader([line], delimiter=_delimiter(line)), [])
-        if path.suffix.lower() == ".parquet":
-            return list(_import_arrow()[1].read_schema(path).names)
-        content = json.loads(path.read_text("utf-8-sig"))
-    except (OSError, ValueError, RecursionError, csv.Error):
+        content, _, _ = read_content(path)
+    except StoreError:
         return []
     if isinstance(content, dict):
         return [] if "runs" in content else [str(name) for name in content]
@@ -215,73 +211,51 @@ def _delimiter(text: str) -> str:
     return max(",;\t", key=header.count)
 
 
-def _read_parquet(path: Path) -> tuple[list[Any], list[Any]]:
+def _read_parquet(path: Path) -> list[Any]:
     arrow, parquet = _import_arrow()
     try:
-        return parquet.read_table(path).to_pylist(), []
+        rows: list[Any] = parquet.read_table(path).to_pylist()
     except arrow.ArrowException as error:
         raise ValueError(str(error)) from None
+    return rows
 
 
-def _read_json(path: Path) -> tuple[list[Any], list[Any]]:
-    """Read {"runs": [...], "expected": [...]}, or a list of rows alone."""
-    content = json.loads(path.read_text("utf-8"))
-    document = content if isinstance(content, dict) else {"runs": content}
-    rows, planned = document.get("runs"), document.get("expected", [])
-    if not isinstance(rows, list) or not isinstance(planned, list):
-        raise StoreError(f'{path}: expected {{"runs": [...], "expected": [...]}}.')
-    return rows, planned
-
-
-# By suffix: the name of the format, what messages call a row, the first row's number, the reader.
-_FILES: Mapping[str, tuple[str, str, int, Callable[[Path], tuple[list[Any], list[Any]]]]] = {
-    ".csv": ("CSV", "line", 2, _read_csv),
-    ".json": ("JSON", "run", 1, _read_json),
-    ".parquet": ("Parquet", "row", 1, _read_parquet),
+# By suffix: the name of the format, what messages call a row, the first row's number.
+_FILES = {
+    ".csv": ("CSV", "line", 2),
+    ".json": ("JSON", "run", 1),
+    ".parquet": ("Parquet", "row", 1),
 }
 
 
 def export_rows(store: Store) -> list[Row]:
     """Return one row per planned run; values that a run does not have are None."""
-    results = {result.key: result for name in store.studies() for result in store.results(name)}
-    rows = []
-    for stored in store.runs():
-        run = store.run(stored.key) if stored.status != "open" else None
-        rows.append(_exported(stored, run, results.get(stored.key)))
-    return rows
+    fits = store.linear_fits()
+    return [_exported(stored, store.finished(stored), fits) for stored in store.runs()]
 
 
-def _exported(stored: StoredRun, run: FinishedRun | None, result: RunResult | None) -> Row:
-    record = run.record if run else None
-    test = record.test if record else None
-    trials = record.test_trials if record else None
-    history = record.history if record else ()
-    best = record.best_epoch if record else None
-    return {
-        **{name: getattr(stored, name) for name in ("study", *REQUIRED)},
+def _exported(stored: StoredRun, run: FinishedRun | None, fits: LinearFits) -> Row:
+    row: Row = {
+        **dict.fromkeys(COLUMNS),
+        **{name: value for name, value in vars(stored).items() if name in COLUMNS},
         "lr": stored.rate,
-        **{name: getattr(stored, name) for name in ("status", "reason", "finished_at")},
         "elapsed_s": stored.elapsed_s if stored.finished_at else None,
-        "test_subjects": join_subjects(run.spec["split"]["test"]) if run else None,
-        **{name: getattr(test, name) if test else None for name in METRICS},
-        **{f"trial_{name}": getattr(trials, name) if trials else None for name in METRICS},
-        **{name: result.metrics.get(name) if result else None for name in PROTOCOL_METRICS},
-        "majority_accuracy": result.majority_accuracy if result else None,
-        "classes": result.classes if result else None,
-        "test_windows": test.n if test else None,
-        "train_counts": join_counts(result.train_counts) if result else None,
-        "test_counts": join_counts(result.test_counts) if result else None,
-        "epochs": len(history) if record else None,
-        "best_epoch": best,
-        "best_validation_accuracy": history[best].validation_accuracy if best is not None else None,
-        "steps": record.steps if record else None,
-        "parameters": record.parameters if record else None,
-        "device": record.device if record else None,
-        "is_search": stored.is_search,
-        **role_columns(stored.role or role_from_name(stored.optimizer)),
-        **protocol_columns(read_protocol(stored.protocol)),
-        "key": stored.key,
+        **_role_columns(stored.role or role_from_name(stored.method)),
+        **_protocol_columns(read_protocol(stored.protocol)),
     }
+    if run:
+        row["test_subjects"] = join_subjects(run.spec["split"]["test"])
+    if run and (record := run.record):
+        row |= {name: getattr(record, name) for name in ("steps", "parameters", "device")}
+        row |= {"epochs": len(record.history), "best_epoch": record.best_epoch}
+        if record.best_epoch is not None:
+            best = record.history[record.best_epoch]
+            row["best_validation_accuracy"] = best.validation_accuracy
+        for name in METRICS if record.test_trials else ():
+            row[f"trial_{name}"] = getattr(record.test_trials, name)
+    if run and run.status == "done":
+        row |= _result_row(run_result(stored, run, fits))
+    return row
 
 
 def result_rows(results: Iterable[RunResult]) -> list[Row]:
@@ -291,33 +265,38 @@ def result_rows(results: Iterable[RunResult]) -> list[Row]:
     has_protocols = any(run.protocol and UNKNOWN not in run.protocol for run in runs)
     rows = []
     for run in runs:
-        left_out = {"metrics", "key", "role", "protocol"}
-        left_out |= {"elapsed_s"} if run.elapsed_s is None else set()
-        left_out |= set() if run.test_counts else {"train_counts", "test_counts"}
-        row = {k: v for k, v in vars(run).items() if k not in left_out}
-        row["test_subjects"] = join_subjects(run.test_subjects)
-        if run.test_counts:
-            row |= {name: join_counts(row[name]) for name in ("train_counts", "test_counts")}
+        row = _result_row(run)
         if has_roles:
-            row |= role_columns(run.role or role_from_name(run.optimizer))
+            row |= _role_columns(run.role or role_from_name(run.method))
         if has_protocols:
-            row |= protocol_columns(run.protocol)
-        rows.append({**row, **run.metrics, "key": run.key})
+            row |= _protocol_columns(run.protocol)
+        rows.append({**row, "key": run.key})
     return rows
 
 
-def role_columns(role: Role) -> Row:
-    """Return the columns that hold a role."""
+def _result_row(run: RunResult) -> Row:
+    """Return the columns of a finished run that it has, without those of role and protocol."""
+    known = ("study", *REQUIRED, "majority_accuracy", "classes", "test_windows", "elapsed_s")
+    row = {name: getattr(run, name) for name in known if getattr(run, name) is not None}
+    row["test_subjects"] = join_subjects(run.test_subjects)
+    if run.test_counts:
+        row["train_counts"] = join_counts(run.train_counts)
+        row["test_counts"] = join_counts(run.test_counts)
+    linear = {f"linear_{name}": value for name, value in run.linear.items()}
+    return {**row, **run.metrics, **linear}
+
+
+def _role_columns(role: Role) -> Row:
     varied = f"{role.varied[0]}={role.varied[1]!r}" if role.varied else None
     return {
-        "copy_of": role.copy_of or None,
+        "replicate_of": role.replicate_of or None,
         "seed": role.seed,
         "varied": varied,
         "control": int(role.control),
     }
 
 
-def protocol_columns(protocol: RunProtocol) -> Row:
+def _protocol_columns(protocol: RunProtocol) -> Row:
     """Return the columns that hold a protocol; they are empty if it is not known."""
     if UNKNOWN in protocol:
         return {DATA_KIND: None, "protocol": None}
@@ -421,16 +400,10 @@ def load_studies(paths: Iterable[Path], studies: Sequence[str] = ()) -> dict[str
 def stated_margins(
     tomls: Mapping[str, str], *, except_for: Container[str] = ()
 ) -> dict[str, float]:
-    """Return the margins of equivalence that studies state, by metric.
+    """Return the margins of equivalence that studies state, by metric, as printed.
 
-    They are as printed: in points, or as a number for kappa.
-
-    Args:
-        tomls: The TOML of each study by its name.
-        except_for: Metrics in whose margins studies may differ.
-
-    Raises:
-        ConfigError: Two studies state different margins for another metric.
+    They are in points, or a number for kappa. Raises ConfigError if two studies state different
+    margins for a metric, unless it is in `except_for`.
     """
     margins: dict[str, float] = {}
     for name, toml in tomls.items():
@@ -490,13 +463,13 @@ def _read_file(path: Path, studies: Sequence[str]) -> tuple[list[RunResult], lis
     The column `status` of `afor export` separates finished runs from planned ones. Without it, all
     runs are finished; missing ones are known only from the list `expected`, which has no study.
     """
-    _, row_name, first, _ = _FILES[path.suffix.lower()]
+    _, row_name, first = _FILES[path.suffix.lower()]
     rows, listed = _content(path)
     present: dict[str, None] = {}  # the studies of the file, in its order
     selected = []
     for number, content in enumerate(rows, first):
-        row = _row(content, f"{path}, {row_name} {number}")
-        result = _result(row, path.name)
+        row = _checked(content, f"{path}, {row_name} {number}")
+        result = _read_result(row, path.name)
         present[result.study] = None
         if not studies or result.study in studies:
             selected.append((row, result))
@@ -506,111 +479,82 @@ def _read_file(path: Path, studies: Sequence[str]) -> tuple[list[RunResult], lis
             f"Studies here: {', '.join(present) or 'none'}."
         )
     # As in a store, a learning rate search counts only if there is nothing else.
-    counted = [pair for pair in selected if not pair[0].is_search] or selected
-    results = [result for row, result in counted if row.status in (None, "done")]
-    expected = count_expected(result for row, result in counted if row.status is not None)
+    counted = [pair for pair in selected if not pair[0].get("is_search")] or selected
+    results = [result for row, result in counted if row.get("status") in (None, "done")]
+    expected = count_expected(result for row, result in counted if row.get("status") is not None)
     try:
         return results, expected + [_EXPECTED.validate_python(row) for row in listed]
     except ValidationError as error:
         raise StoreError(f'{path}, "expected": {_first_fault(error)}.') from None
 
 
-Counts = Annotated[str, Field(pattern=r"^\d{1,12}(;\d{1,12})+$")]
-
-
-class _Row(BaseModel):
-    """The columns that the reader uses; from CSV, all of them are text."""
-
-    model_config = ConfigDict(extra="allow", coerce_numbers_to_str=True)
-
-    study: str | None = None
-    dataset: str
-    backbone: str
-    optimizer: str
-    fold: Annotated[int, Field(ge=0, lt=10**9)]
-    draw: Annotated[int, Field(ge=0, lt=10**9)]
-    status: str | None = None
-    test_subjects: str | tuple[str, ...] | None = None
-    majority_accuracy: float | None = None
-    classes: Annotated[int, Field(ge=0, lt=10**9)] | None = None
-    test_windows: Annotated[int, Field(ge=0)] | None = None
-    train_counts: Counts | None = None
-    test_counts: Counts | None = None
-    is_search: Annotated[int, Field(ge=0, le=1)] | None = None
-    elapsed_s: Annotated[float, Field(ge=0)] | None = None
-    key: str | None = None
-    copy_of: str | None = None
-    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
-    varied: Annotated[str, Field(pattern=r"^\w+=[0-9.e+-]+$")] | None = None
-    control: Annotated[int, Field(ge=0, le=1)] | None = None
-    protocol: str | None = None
-
-
 _EXPECTED = TypeAdapter(ExpectedRuns)
 
 
-def _row(content: object, location: str) -> _Row:
+def _checked(content: object, location: str) -> Row:
+    """Return the values of a row that a file gives, each with the type of its column."""
     if not isinstance(content, dict):
         raise StoreError(f"{location}: expected an object with the fields of a run.")
-    missing = [name for name in REQUIRED if content.get(name) is None]
-    if missing:
+    given = {str(name): None if value == "" else value for name, value in content.items()}
+    if missing := [name for name in REQUIRED if given.get(name) is None]:
         raise StoreError(
             f"{location}: {', '.join(missing)} missing. A run needs {', '.join(REQUIRED)} and "
             "its metrics, such as accuracy and weighted_f1."
         )
     try:
-        return _Row.model_validate({str(name): value for name, value in content.items()})
+        checked = _CheckedRow.model_validate(given)
     except ValidationError as error:
         raise StoreError(f"{location}: {_first_fault(error)}.") from None
+    return {name: getattr(checked, name) for name in given}
 
 
-def _result(row: _Row, file: str) -> RunResult:
-    extra = row.model_extra or {}
-    metrics = {k: _number(v) for k, v in extra.items() if k not in NO_METRICS}
-    subjects = row.test_subjects or ()
-    if isinstance(subjects, str):
-        subjects = split_subjects(subjects)
-    is_done = row.status in (None, "done")
+def _read_result(row: Row, file: str) -> RunResult:
+    has_ended_well = row.get("status") in (None, "done")
+    metrics = {k: _number(v) for k, v in row.items() if k not in NO_METRICS}
+    subjects, protocol = row.get("test_subjects") or (), row.get("protocol")
     train_counts, test_counts = _counts(row)
+    accuracy = row.get("majority_accuracy")
     return RunResult(
-        *(row.study or "", row.dataset, row.backbone, row.optimizer, row.fold, row.draw),
-        test_subjects=subjects,
+        **{name: row[name] for name in REQUIRED},
+        study=row.get("study") or "",
+        test_subjects=split_subjects(subjects) if isinstance(subjects, str) else subjects,
         # A missing metric of a finished run was not finite; a column of words is not a metric.
         metrics={
             k: math.nan if v is None else v
             for k, v in metrics.items()
-            if v is not None or (is_done and k in METRICS and k not in PROBABILITY_METRICS)
+            if v is not None or (has_ended_well and k in METRICS and k not in PROBABILITY_METRICS)
         },
-        majority_accuracy=math.nan if row.majority_accuracy is None else row.majority_accuracy,
-        classes=row.classes or 0,
-        test_windows=row.test_windows or 0,
+        majority_accuracy=math.nan if accuracy is None else accuracy,
+        classes=row.get("classes") or 0,
+        test_windows=row.get("test_windows") or 0,
         train_counts=train_counts,
         test_counts=test_counts,
-        key=row.key or "",
-        role=_role(row),
-        elapsed_s=row.elapsed_s,
-        protocol=unknown_protocol(file) if row.protocol is None else read_protocol(row.protocol),
+        key=row.get("key") or "",
+        role=_read_role(row),
+        elapsed_s=row.get("elapsed_s"),
+        protocol=unknown_protocol(file) if protocol is None else read_protocol(protocol),
+        linear={k.removeprefix("linear_"): row[k] for k in LINEAR if row.get(k) is not None},
     )
 
 
-def _counts(row: _Row) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _counts(row: Row) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the training and test windows of each class; nothing if they do not fit the run."""
     train, test = (
-        tuple(int(count) for count in (text or "").split(";") if count)
-        for text in (row.train_counts, row.test_counts)
+        tuple(int(count) for count in (row.get(name) or "").split(";") if count)
+        for name in ("train_counts", "test_counts")
     )
-    fits = all(len(counts) == row.classes and sum(counts) for counts in (train, test))
+    fits = all(len(counts) == row.get("classes") and sum(counts) for counts in (train, test))
     return (train, test) if fits else ((), ())
 
 
-def _role(row: _Row) -> Role | None:
-    """Return the role of a row's optimizer; None if the file has no columns for it."""
-    if "copy_of" not in row.model_fields_set:
+def _read_role(row: Row) -> Role | None:
+    """Return the role of a row's method; None if the file has no columns for it."""
+    if "replicate_of" not in row:
         return None
-    setting, _, value = (row.varied or "").partition("=")
+    name, _, value = (row.get("varied") or "").partition("=")
     number = _number(value)
-    varied = None if number is None else (setting, number)
-    return Role(row.copy_of or "", row.seed, varied, bool(row.control))
+    varied = None if number is None else (name, number)
+    return Role(row["replicate_of"] or "", row.get("seed"), varied, bool(row.get("control")))
 
 
 def _number(value: object) -> float | None:

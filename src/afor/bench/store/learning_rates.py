@@ -1,6 +1,6 @@
 """Select learning rates from a finished search for later studies (Sec. IV-C)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.store.database import Store, StoredRun, open_store
@@ -12,9 +12,13 @@ from afor.bench.training.record import FinishedRun
 # Sec. IV-C: the grid, and the shorter training of its runs.
 PAPER_GRID = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2]
 SEARCH_EPOCHS, SEARCH_PATIENCE = 50, 15
+# The search with one method that new studies begin with, and on how many folds.
+SMALL_GRID, SMALL_FOLDS = [1e-3, 3e-3, 1e-2], 2
+
+Condition = tuple[str, str, str]  # data set, backbone, optimizer entry
 
 
-def best_rates(store: Store, study: str | None = None) -> dict[tuple[str, str, str], float]:
+def best_rates(store: Store, study: str | None = None) -> dict[Condition, float]:
     """Return the best learning rate by (data set, backbone, optimizer entry).
 
     The best rate has the highest validation accuracy, of the last epoch if its weights are tested,
@@ -22,15 +26,21 @@ def best_rates(store: Store, study: str | None = None) -> dict[tuple[str, str, s
     paper does not say). A diverged run is never the best. Raises ConfigError if the search is not
     complete, because a missing rate could be the best.
     """
-    stored_runs = [stored for stored in store.runs(study) if stored.is_search]
-    if not stored_runs:
+    groups = _searched(store, study)
+    return {condition: _best(store, condition, group) for condition, group in groups.items()}
+
+
+def _searched(store: Store, study: str | None) -> dict[Condition, list[StoredRun]]:
+    """Return the runs of a search by condition."""
+    groups: dict[Condition, list[StoredRun]] = {}
+    for stored in store.runs(study):
+        if stored.is_search:
+            groups.setdefault((stored.dataset, stored.backbone, stored.entry), []).append(stored)
+    if not groups:
         raise ConfigError(
             f"{store.path} holds no search for learning rates. Make one with `afor run lr-search`."
         )
-    groups: dict[tuple[str, str, str], list[StoredRun]] = {}
-    for stored in stored_runs:
-        groups.setdefault((stored.dataset, stored.backbone, stored.entry), []).append(stored)
-    return {condition: _best(store, condition, group) for condition, group in groups.items()}
+    return groups
 
 
 class SearchedRates:
@@ -38,12 +48,56 @@ class SearchedRates:
 
     The rate of a search with one optimizer serves all, as in the paper; with several optimizers,
     each takes its own.
+
+    Args:
+        rates: The best rates.
+        tried: All rates that were tried.
     """
 
-    def __init__(self, rates: Mapping[tuple[str, str, str], float]) -> None:
+    def __init__(
+        self,
+        rates: Mapping[Condition, float],
+        tried: Mapping[Condition, Iterable[float]] | None = None,
+    ) -> None:
         self._rates = rates
+        self._tried = tried or {}
         self._searched = sorted({entry for _, _, entry in rates})
         self.per_optimizer = len(self._searched) > 1
+
+    @classmethod
+    def of(cls, store: Store, study: str | None = None) -> "SearchedRates":
+        """Read the rates of a finished search from its store."""
+        tried = {key: {run.rate for run in runs} for key, runs in _searched(store, study).items()}
+        return cls(best_rates(store, study), tried)
+
+    def describe(self) -> list[str]:
+        """Return a line per condition; one at the edge of what was tried says what to do.
+
+        >>> key = ("deap", "eegnet", "adam")
+        >>> SearchedRates({key: 0.01}, {key: [0.001, 0.01]}).describe()[0].partition(",")[0]
+        'learning rate of deap × eegnet × adam: 0.01'
+        """
+        return [
+            f"learning rate of {' × '.join(condition)}: {rate:g}{self._edge(condition)}"
+            for condition, rate in self._rates.items()
+        ]
+
+    def edges(self) -> list[str]:
+        """Return the lines of the conditions whose best rate is at the edge of those tried."""
+        lines = zip(self.describe(), self._rates, strict=True)
+        return [line for line, condition in lines if self._edge(condition)]
+
+    def _edge(self, condition: Condition) -> str:
+        rate, tried = self._rates[condition], sorted(self._tried.get(condition, ()))
+        if len(tried) < 2 or rate not in (tried[0], tried[-1]):
+            return ""
+        end, other = ("largest", "larger") if rate == tried[-1] else ("smallest", "smaller")
+        factor = 3.0 if rate == tried[-1] else 1 / 3
+        grid = ", ".join(f"{rate * factor**i:.1g}" for i in sorted((0, 1, 2), key=factor.__pow__))
+        return (
+            f", the {end} of those tried: a {other} one may be better; try lr_search = [{grid}] in "
+            f"the study"
+        )
 
     def __call__(self, dataset: str, backbone: str, optimizer: OptimizerEntry) -> float:
         """Return the rate of a run; raise ConfigError if the search has none for it."""
@@ -66,12 +120,37 @@ def searched_rates(search: str) -> FindRate | None:
     if not search:
         return None
     with open_store(find_store(search)) as store:
-        return SearchedRates(best_rates(store))
+        return SearchedRates.of(store)
+
+
+def small_search(study: Study, baseline: str = "adam") -> Study:
+    """Return the search that a study with `lr_search` begins with.
+
+    It tries the rates of `lr_search`, or else three usual ones, with one method on two folds. If
+    methods have networks of their own, each is searched.
+
+    Args:
+        study: The study.
+        baseline: The method to search with; the first if the study has no such method.
+    """
+    search = search_study(study)
+    first = [entry for entry in search.optimizers if entry.name == baseline]
+    own_networks = any(entry.backbone is not None for entry in search.optimizers)
+    optimizers = search.optimizers if own_networks else (first or search.optimizers)[:1]
+    folds = study.protocol.only_folds or list(range(SMALL_FOLDS))
+    only = {"only_folds": folds[:SMALL_FOLDS], "only_repetitions": [0]}
+    return search.model_copy(
+        update={
+            "search": Search(grid=study.lr_search or SMALL_GRID),
+            "protocol": study.protocol.model_copy(update=only),
+            "optimizers": optimizers,
+        }
+    )
 
 
 def search_study(study: Study) -> Study:
     """Return the search that finds a learning rate for each optimizer of a study."""
-    protocol = study.protocol.model_copy(update={"only_folds": [0], "only_draws": [0]})
+    protocol = study.protocol.model_copy(update={"only_folds": [0], "only_repetitions": [0]})
     training = study.training.model_copy(
         update={
             "max_epochs": min(SEARCH_EPOCHS, study.training.max_epochs),
@@ -88,6 +167,7 @@ def search_study(study: Study) -> Study:
             "training": training,
             "optimizers": optimizers,
             "lr_from": "",
+            "lr_search": [],
         }
     )
 

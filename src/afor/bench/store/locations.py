@@ -24,20 +24,16 @@ def store_path(study: str, store: Path | None = None, part: tuple[int, int] | No
     return FOLDER / f"{study}{suffix}.db"
 
 
-def find_store(study_or_path: str, store: Path | None = None) -> Path:
+def find_store(study_or_path: str) -> Path:
     """Return the store or file of results that a command is pointed at.
 
-    Args:
-        study_or_path: The name of a study whose store is `results/NAME.db`, the study's TOML file,
-            or the file itself: a store, or a .csv, .json or .parquet file. It is not checked.
-        store: A store file that takes precedence.
+    That is the name of a study whose store is `results/NAME.db`, the study's TOML file, or the file
+    itself, which is not checked: a store, or a .csv, .json or .parquet file.
 
     Raises:
         StoreError: There are no results of a study of this name.
         ConfigError: The TOML file is not a valid study.
     """
-    if store is not None:
-        return store
     path = Path(study_or_path)
     if path.suffix.lower() in FILE_SUFFIXES:
         return path

@@ -19,8 +19,10 @@ from afor.bench.store.database import Store, open_or_create
 from afor.bench.store.tables import (
     PLAN_COLUMNS,
     RUN_COLUMNS,
+    DamageError,
     PlanRow,
     RunRow,
+    read_linear,
     run_row,
     short_name,
     study_digest,
@@ -64,7 +66,7 @@ def repair(source: Path, target: Path) -> Repaired:
         with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
             connection.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
             contents, lost = _intact_runs(connection)
-            rows = list(map(PlanRow._make, _read(connection, f"SELECT {PLAN_COLUMNS} FROM plan")))
+            rows = [PlanRow(*r) for r in _read(connection, f"SELECT {PLAN_COLUMNS} FROM plan")]
             studies = list(_read(connection, "SELECT name, toml, sha256 FROM studies"))
             if not contents and not studies:
                 raise StoreError(
@@ -75,6 +77,8 @@ def repair(source: Path, target: Path) -> Repaired:
                 for content in contents.values():
                     store.add(content)
                 kept, lost_studies = _restore(store, studies, rows)
+                with suppress(DamageError, *UNREADABLE):  # the next `afor run` fits them anew
+                    store.add_linear_fits(read_linear(connection))
     lost_runs = tuple(sorted(short_name(key) for key in lost - set(contents)))
     return Repaired(len(contents), lost_runs, kept, lost_studies)
 

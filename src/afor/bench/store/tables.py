@@ -1,22 +1,23 @@
 """The tables of a store: open and create the file, read and check its rows, explain errors.
 
-A run holds the digest of its content, a study the digest of its TOML and its plan. The columns of a
-run are compared with its content whenever that is read.
+A run holds the digest of its content, a study that of its TOML and plan, a linear fit that of
+its metrics. The columns of a run are compared with its content whenever that is read.
 """
 
 import contextlib
 import hashlib
+import json
 import os
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from afor.bench.common.errors import StoreError
 from afor.bench.training.record import FinishedRun, decode
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 APPLICATION_ID = 0x41464F52  # "AFOR" in the file's header, which identifies a store
 BUSY_S = 30.0
 
@@ -42,15 +43,20 @@ TABLES = {
     position INTEGER NOT NULL,
     dataset TEXT NOT NULL,
     backbone TEXT NOT NULL,
-    optimizer TEXT NOT NULL,
+    method TEXT NOT NULL,
     fold INTEGER NOT NULL,
-    draw INTEGER NOT NULL,
+    repetition INTEGER NOT NULL,
     key TEXT NOT NULL,
     entry TEXT NOT NULL,
     rate REAL NOT NULL,
     is_search INTEGER NOT NULL,
     protocol TEXT NOT NULL,
-    PRIMARY KEY (study, dataset, backbone, optimizer, fold, draw)
+    PRIMARY KEY (study, dataset, backbone, method, fold, repetition)
+) STRICT, WITHOUT ROWID""",
+    "linear": """CREATE TABLE linear (
+    fit TEXT PRIMARY KEY,
+    metrics TEXT NOT NULL,
+    sha256 TEXT NOT NULL
 ) STRICT, WITHOUT ROWID""",
 }
 
@@ -183,24 +189,36 @@ class RunRow(NamedTuple):
     sha256: str  # of the content
 
 
-class PlanRow(NamedTuple):
+@dataclass(frozen=True)
+class PlanRow:
     """A planned run of a study."""
 
     study: str
     position: int
     dataset: str
     backbone: str
-    optimizer: str
+    method: str
     fold: int
-    draw: int
+    repetition: int
     key: str
     entry: str
     rate: float
-    is_search: int
+    is_search: int  # 1 when the run tries a learning rate
     protocol: str  # as `protocol_text` writes it
 
+    @property
+    def condition(self) -> tuple[str, str, str]:
+        """Return data set, backbone and method."""
+        return self.dataset, self.backbone, self.method
 
-RUN_COLUMNS, PLAN_COLUMNS = ", ".join(RunRow._fields), ", ".join(PlanRow._fields)
+    def values(self) -> tuple[Any, ...]:
+        """Return the columns in their order."""
+        return tuple(getattr(self, name) for name in PLAN_FIELDS)
+
+
+PLAN_FIELDS = tuple(field.name for field in fields(PlanRow))
+RUN_COLUMNS, PLAN_COLUMNS = ", ".join(RunRow._fields), ", ".join(PLAN_FIELDS)
+LinearFits = dict[str, dict[str, float]]  # metrics of the linear model by `results.fit_key`
 
 
 class DamageError(ValueError):
@@ -214,11 +232,15 @@ class Rows:
     runs: Mapping[str, RunRow]  # by key
     studies: Mapping[str, str]  # name: TOML
     plans: Mapping[str, Sequence[PlanRow]]  # by study, in the order of the plan
+    linear: LinearFits
 
 
 def study_digest(name: str, toml: str, rows: Sequence[PlanRow]) -> str:
     """Return the SHA-256 of a study and its plan."""
-    values = (name, toml, *map(tuple, rows))
+    return _digest(name, toml, *(row.values() for row in rows))
+
+
+def _digest(*values: object) -> str:
     return hashlib.sha256(ascii(values).encode()).hexdigest()  # ascii: the same on every Python
 
 
@@ -255,8 +277,8 @@ def read_rows(connection: sqlite3.Connection) -> Rows:
         }
         plans: dict[str, list[PlanRow]] = {}
         select = f"SELECT {PLAN_COLUMNS} FROM plan ORDER BY study, position"
-        for row in map(PlanRow._make, connection.execute(select)):
-            plans.setdefault(row.study, []).append(row)
+        for columns in connection.execute(select):
+            plans.setdefault(columns[0], []).append(PlanRow(*columns))
         studies: dict[str, str] = {}
         for name, toml, sha256 in connection.execute(
             "SELECT name, toml, sha256 FROM studies ORDER BY name"
@@ -266,11 +288,32 @@ def read_rows(connection: sqlite3.Connection) -> Rows:
                     f"the study {short_name(name)} or its plan is not what was written"
                 )
             studies[name] = toml
+        linear = read_linear(connection)
     finally:
         connection.execute("ROLLBACK")
     if extra := set(plans) - set(studies):
         raise DamageError(f"it plans runs of a study that is not in it ({short_name(min(extra))})")
-    return Rows(runs, studies, plans)
+    return Rows(runs, studies, plans, linear)
+
+
+def read_linear(connection: sqlite3.Connection) -> LinearFits:
+    """Return the fits of the linear model; raise DamageError if one is not what was written."""
+    fits: LinearFits = {}
+    for fit, metrics, sha256 in connection.execute("SELECT fit, metrics, sha256 FROM linear"):
+        if _digest(fit, metrics) != sha256:
+            raise DamageError(f"the linear fit {short_name(fit)} is not what was written")
+        fits[fit] = json.loads(metrics)
+    return fits
+
+
+def write_linear(connection: sqlite3.Connection, fits: LinearFits) -> None:
+    """Add fits of the linear model, inside a transaction of the caller."""
+    for fit, metrics in fits.items():
+        row = (fit, json.dumps(metrics))
+        connection.execute(
+            "INSERT OR REPLACE INTO linear (fit, metrics, sha256) VALUES (?, ?, ?)",
+            (*row, _digest(*row)),
+        )
 
 
 def short_name(text: object) -> str:

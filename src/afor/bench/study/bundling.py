@@ -52,16 +52,8 @@ def plan_bundling(
 ) -> Bundling:
     """Decide how the runs of a network are trained in a study.
 
-    Args:
-        study: The study.
-        entry: The network.
-        source: The windows.
-        training: The settings of their training.
-        device: The kind of device.
-
-    Returns:
-        The decision. It does not depend on whether this machine has the compiled EEGNet: a worker
-        without it trains one by one.
+    This does not depend on whether this machine has the compiled EEGNet: a worker without it trains
+    one by one.
     """
     shape = input_shape(source)
     if not study.bundle:

@@ -82,15 +82,9 @@ def _untrusted(where: str, what: str, names: Iterable[str]) -> ConfigError:
 def code_of(target: str, role: str) -> dict[str, str]:
     """Return what identifies the code of a `module:name` in the spec of a run.
 
-    An installed package is known by its version. Other code is known by the SHA-256 of its file
-    and of all files beside it that it imports, directly or through others.
-
-    Args:
-        target: The name in the study; a name without a module is part of this package.
-        role: The role of the object in messages, such as "optimizer".
-
-    Raises:
-        ConfigError: The module cannot be imported.
+    An installed package is known by its version. Other code is known by the SHA-256 of its file and
+    of all files beside it that it imports, directly or through others. A name without a module is
+    part of this package. Raises ConfigError, which names the `role`, if it cannot be imported.
     """
     module, separator, _ = target.partition(":")
     if not separator:

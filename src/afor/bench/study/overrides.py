@@ -82,10 +82,10 @@ def overridden(text: str, where: str, changes: Overrides) -> str:
     for key in LISTS:
         content[key] = [{"name": e} if isinstance(e, str) else dict(e) for e in content[key]]
     _change_entries(content, changes)
-    _change_training(content, changes)
     content["name"] = _new_name(original, changes)
     content["description"] = f"The study {original} with {shlex.join(words)}."
-    for pair in changes.settings:
+    epochs = [] if changes.epochs is None else [f"training.max_epochs={changes.epochs}"]
+    for pair in (*epochs, *changes.settings):
         key, value = key_value("--set", pair)
         _set(content, key, value)
     check_study(content, f"{where} with {shlex.join(words)}")
@@ -113,15 +113,6 @@ def _change_entries(content: Content, changes: Overrides) -> None:
             use = use if use in rates else paper_backbone(use)
             if use in rates:  # a renamed network keeps its rate
                 dataset["lr"] = rates = {backbone["name"]: rates[use], **rates}
-
-
-def _change_training(content: Content, changes: Overrides) -> None:
-    if changes.epochs is not None:
-        training = content["training"] = dict(content.get("training", {}))
-        before = Training(**training)
-        training["max_epochs"] = changes.epochs
-        if before.patience >= before.max_epochs:  # there was no early stopping: keep it so
-            training["patience"] = max(before.patience, changes.epochs)
 
 
 def _entry(
@@ -152,7 +143,7 @@ def _optimizer(word: str, entries: Sequence[Content], any_name: bool) -> Content
     if role.seed is None or any(entry["name"] == word for entry in entries):
         return _entry("optimizer", word, entries, OPTIMIZERS, any_name)
     # NAME_seed_N asks for a control of NAME.
-    original = _entry("optimizer", role.copy_of, entries, OPTIMIZERS, any_name)
+    original = _entry("optimizer", role.replicate_of, entries, OPTIMIZERS, any_name)
     use = original.get("use", original["name"])
     return {**original, "name": word, "use": use, "seed": role.seed}
 
@@ -187,8 +178,14 @@ def _set(content: Content, key: str, value: Any) -> None:
     if key in ("training.lr", "training.batch_size"):
         for entry in content["datasets"]:  # a setting of all training replaces those of data sets
             entry.pop(key.removeprefix("training."), None)
-    if key == "protocol.draws":  # all of them
-        content.get("protocol", {}).pop("only_draws", None)
+    if key == "training.lr":
+        content.pop("lr_search", None)
+    if key == "training.max_epochs" and isinstance(value, int):
+        before = Training(**content.get("training", {}))
+        if before.patience >= before.max_epochs:  # there was no early stopping: keep it so
+            _set(content, "training.patience", max(before.patience, value))
+    if key == "protocol.repetitions":  # all of them
+        content.get("protocol", {}).pop("only_repetitions", None)
     target, remaining_key = content, key
     first, dot, inner = key.partition(".")
     first = "optimizers" if first == "methods" else first

@@ -10,7 +10,7 @@ is trained once.
 
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ from afor.bench.study.schema import (
     Study,
     method_training,
     paper_backbone,
+    scored_trials,
 )
 from afor.bench.training.execute import input_shape, resolve_trainer
 from afor.bench.training.run_spec import DEFAULT_TRAINER, Training
@@ -52,8 +53,8 @@ def make_plan(
 ) -> StudyPlan:
     """List the runs of a study and check them as far as possible without training.
 
-    Runs are ordered by draw and fold, with all backbones and optimizers of a fold together, so that
-    an unfinished study is already balanced.
+    Runs are ordered by repetition and fold, with all backbones and optimizers of a fold together,
+    so that an unfinished study is already balanced.
 
     Args:
         study: The study.
@@ -75,7 +76,7 @@ def make_plan(
         >>> options = study.datasets[0].options
         >>> windows = open_windows("synthetic", options=options, cache_dir=tempfile.mkdtemp())
         >>> plan = make_plan(study, {"synthetic": windows})
-        >>> plan.runs[0].optimizer, plan.runs[0].fold
+        >>> plan.runs[0].method, plan.runs[0].fold
         ('adam', 0)
     """
     _check_parts(study, sources)
@@ -95,53 +96,53 @@ def make_plan(
             dataset.name,
             source.subjects,
             study_seed=study.seed,
-            blocks=dataset.blocks,
-            draws=study.protocol.draws,
+            folds=dataset.folds,
+            repetitions=study.protocol.repetitions,
             validation_share=study.protocol.validation_share,
         )
         manifests[dataset.name] = manifest
-        data = {
-            "dataset": dataset.name,  # decides seeds
-            "fingerprint": source.fingerprint,
-            "reader": dataset.use,
-            "preprocessing": source.settings.trial_settings(),
-            "window_samples": source.window_samples,
-            "stride_samples": source.stride_samples,
-        }
         options = source.settings.model_dump(mode="json", exclude_defaults=True)
-        of_data = {"kind": source.kind, "options": options}
-        decided: dict[tuple[str, Any, Any], Bundling] = {}
+        of_data = {"kind": source.kind, "options": options, "fingerprint": source.fingerprint}
+        cut = {entry.name: source.recut(**entry.data.options()) for entry in study.optimizers}
+        data = {name: _data_spec(dataset, windows) for name, windows in cut.items()}
+        decided: dict[tuple[str, Any, Any, int], Bundling] = {}
         selected = _selected(study, manifest)
         _check_size(study, len(runs), dataset.name, len(selected))
         for split, backbone, optimizer in product(selected, study.backbones, study.optimizers):
             network = optimizer.backbone or backbone
             described = network.model_dump_json()
             training = _training(study, dataset, optimizer)
-            alike = (described, training.batch_size, training.precision)
+            windows = cut[optimizer.name]
+            alike = (described, training.batch_size, training.precision, windows.window_samples)
             if alike not in decided:
-                decided[alike] = plan_bundling(study, network, source, training, device)
+                decided[alike] = plan_bundling(study, network, windows, training, device)
                 bundling.setdefault((dataset.name, network.name), decided[alike])
             bundles = decided[alike]
             for label, rate, rate_source in _rates(study, dataset, backbone, optimizer, find_rate):
                 spec = _spec(study, training, split, optimizer, rate)
-                spec |= {"data": data, "backbone": networks[described], "device": device}
+                spec |= {"data": data[optimizer.name], "backbone": networks[described]}
+                spec |= {"device": device}
                 spec |= {"trainer": trainer} if trainer else {}
                 spec = json.loads(canonical(spec))  # exactly as the store returns it
                 runs.append(
                     PlannedRun(
-                        *(dataset.name, backbone.name, label, split.fold, split.draw),
+                        dataset=dataset.name,
+                        backbone=backbone.name,
+                        method=label,
+                        fold=split.fold,
+                        repetition=split.repetition,
                         key=run_key(spec),
                         spec=spec,
                         entry=optimizer.name,
                         rate=rate,
                         role=run_role(roles, optimizer.name, label),
                         protocol=protocol_of(
-                            *(study, network, optimizer, spec), data=of_data, rate=rate_source
+                            study, network, optimizer, spec, data=of_data, rate=rate_source
                         ),
                         companions=companion_key(spec) if bundles.together else "",
                     )
                 )
-    runs.sort(key=lambda run: (run.draw, run.fold))  # stable: the rest stays as listed
+    runs.sort(key=lambda run: (run.repetition, run.fold))  # stable: the rest stays as listed
     return StudyPlan(study, tuple(runs), manifests, dict(sources), bundling)
 
 
@@ -178,6 +179,17 @@ def _spec(
         "split": asdict(split),
         "threads": study.threads,
         "training": training.model_dump(exclude_defaults=True, exclude={"lr", "weight_decay"}),
+    }
+
+
+def _data_spec(dataset: DatasetEntry, windows: "Source") -> Spec:
+    return {
+        "dataset": dataset.name,  # decides seeds
+        "fingerprint": windows.fingerprint,
+        "reader": dataset.use,
+        "preprocessing": windows.settings.trial_settings(),
+        "window_samples": windows.window_samples,
+        "stride_samples": windows.stride_samples,
     }
 
 
@@ -221,11 +233,16 @@ def _rates(
 
 
 def _selected(study: Study, manifest: Manifest) -> list[Split]:
-    """Return the splits to run; raise ConfigError for a fold or draw that does not exist."""
-    folds, draws = study.protocol.only_folds, study.protocol.only_draws
-    wanted_folds = sorted(set(range(manifest.blocks) if folds is None else folds))
-    wanted_draws = sorted(set(range(study.protocol.draws) if draws is None else draws))
-    return [manifest.split(fold, draw) for fold, draw in product(wanted_folds, wanted_draws)]
+    """Return the splits to run; raise ConfigError for a fold or repetition that does not exist."""
+    folds, repetitions = study.protocol.only_folds, study.protocol.only_repetitions
+    wanted_folds = sorted(set(range(manifest.folds) if folds is None else folds))
+    wanted_repetitions = sorted(
+        set(range(study.protocol.repetitions) if repetitions is None else repetitions)
+    )
+    return [
+        manifest.split(fold, repetition)
+        for fold, repetition in product(wanted_folds, wanted_repetitions)
+    ]
 
 
 def _check_size(study: Study, planned: int, dataset: str, splits: int) -> None:
@@ -235,7 +252,8 @@ def _check_size(study: Study, planned: int, dataset: str, splits: int) -> None:
     if planned + runs > MAX_RUNS:
         raise ConfigError(
             f"{study.name} has {planned + runs} runs up to the data set {dataset}, a study has at "
-            f"most {MAX_RUNS}. Take fewer draws, folds, backbones or optimizers, or make several "
+            f"most {MAX_RUNS}. Take fewer repetitions, folds, backbones or optimizers, or make "
+            f"several "
             f"studies of it."
         )
 
@@ -275,6 +293,12 @@ def _device(study: Study) -> str:
 def _check_protocol(study: Study, optimizer: OptimizerEntry) -> None:
     """Raise ConfigError for an optimizer that does not fit the order or has no use for a key."""
     training = method_training(study.training, optimizer)
+    if scored_trials(study) and (training.order == "stream" or training.adaptation is not None):
+        raise ConfigError(
+            f'{study.name}: methods have windows of their own, and "{optimizer.name}" learns from '
+            f"a stream or adapts to its test subjects, which is scored per window. Windows of two "
+            f"lengths are not comparable: give all methods the same windows."
+        )
     one_subject = training.order != "shuffled" or training.subjects_per_batch == 1
     if hasattr(load_class(optimizer.use), "for_subject") and not one_subject:
         raise ConfigError(
@@ -293,6 +317,11 @@ def _check_parts(study: Study, sources: Mapping[str, "Source"]) -> None:
     """Check every backbone and optimizer without allocating weights or reading data."""
     if study.trainer != DEFAULT_TRAINER:
         resolve_trainer(study.trainer)
+        if scored_trials(study):
+            raise ConfigError(
+                f"{study.name}: methods have windows of their own, so that runs are scored per "
+                f"trial, which a trainer of your own need not do. Give all the same windows."
+            )
         return  # a custom trainer interprets names and settings itself
     import torch
 
@@ -306,16 +335,29 @@ def _check_parts(study: Study, sources: Mapping[str, "Source"]) -> None:
             weight_decay=study.training.weight_decay if decay is None else decay,
         )
         _check_protocol(study, optimizer)
-    for backbone in _networks(study):
+    for backbone, windows in _inputs(study, sources):
         check_backbone(backbone.use, backbone.settings)
-        for source in sources.values():
-            try:
-                with torch.device("meta"):
-                    build_backbone(backbone.use, input_shape(source), **backbone.settings)
-            except (NotImplementedError, RuntimeError) as error:
-                if backbone.use in BACKBONES:
-                    raise ConfigError(
-                        f"Backbone {backbone.name!r} cannot be built for the windows of "
-                        f"{source.dataset}: {error}"
-                    ) from error
-                # A custom network may not support the meta device; its runs will show.
+        try:
+            with torch.device("meta"):
+                build_backbone(backbone.use, input_shape(windows), **backbone.settings)
+        except (NotImplementedError, RuntimeError) as error:
+            if backbone.use in BACKBONES:
+                raise ConfigError(
+                    f"Backbone {backbone.name!r} cannot be built for the windows of "
+                    f"{windows.dataset}: {error}"
+                ) from error
+            # A custom network may not support the meta device; its runs will show.
+
+
+def _inputs(
+    study: Study, sources: Mapping[str, "Source"]
+) -> Iterator[tuple[BackboneEntry, "Source"]]:
+    """Yield each network with each kind of windows that it is given."""
+    seen = set()
+    for entry, source in product(study.optimizers, sources.values()):
+        windows = source.recut(**entry.data.options())
+        for network in [entry.backbone] if entry.backbone else study.backbones:
+            kind = (network.model_dump_json(), windows.dataset, windows.window_samples)
+            if kind not in seen:
+                seen.add(kind)
+                yield network, windows

@@ -29,48 +29,48 @@ class _GridRun(Protocol):
     @property
     def backbone(self) -> str: ...
     @property
-    def optimizer(self) -> str: ...
+    def method(self) -> str: ...
     @property
     def fold(self) -> int: ...
     @property
-    def draw(self) -> int: ...
+    def repetition(self) -> int: ...
     @property
     def role(self) -> Role | None: ...
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of a study: its condition, fold and draw, its spec and its key."""
+    """One run of a study: its condition, fold and repetition, its spec and its key."""
 
     dataset: str
     backbone: str
-    optimizer: str  # name of the entry; in a search followed by the learning rate
+    method: str  # name of the entry; in a search followed by the learning rate
     fold: int
-    draw: int
+    repetition: int
     key: str
     spec: Spec
-    entry: str  # the optimizer entry without the learning rate
+    entry: str  # the entry without the learning rate
     rate: float
-    role: Role | None  # of its optimizer entry
+    role: Role | None  # of its method
     protocol: Mapping[str, str] = field(default_factory=dict)  # see `study.protocol`
     companions: str = ""  # equal for runs that may be trained as one network; empty: none
 
     @property
     def condition(self) -> tuple[str, str, str]:
-        """Return data set, backbone and optimizer."""
-        return self.dataset, self.backbone, self.optimizer
+        """Return data set, backbone and method."""
+        return self.dataset, self.backbone, self.method
 
 
 @dataclass(frozen=True)
 class ExpectedRuns:
-    """The number of folds and draws that a study plans for one condition."""
+    """The number of folds and repetitions that a study plans for one condition."""
 
     dataset: str
     backbone: str
-    optimizer: str
+    method: str
     folds: int
-    draws: int
-    role: Role | None = None  # of its optimizer entry; None in files without roles
+    repetitions: int
+    role: Role | None = None  # of its method; None in files without roles
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class StudyPlan:
     bundling: Mapping[tuple[str, str], "Bundling"] = field(default_factory=dict)  # data, network
 
     def expected(self) -> list[ExpectedRuns]:
-        """Count the folds and draws of each condition."""
+        """Count the folds and repetitions of each condition."""
         return count_expected(self.runs)
 
 
@@ -105,27 +105,28 @@ def canonical(value: Any) -> str:
 
 
 def count_expected(runs: Iterable[_GridRun]) -> list[ExpectedRuns]:
-    """Count folds and draws per condition, in the order in which conditions first appear."""
+    """Count folds and repetitions per condition, in the order in which conditions first appear."""
     by_condition: dict[tuple[str, str, str], list[_GridRun]] = {}
     for run in runs:
-        by_condition.setdefault((run.dataset, run.backbone, run.optimizer), []).append(run)
+        by_condition.setdefault((run.dataset, run.backbone, run.method), []).append(run)
     return [
         ExpectedRuns(
             *condition,
             folds=len({run.fold for run in members}),
-            draws=len({run.draw for run in members}),
+            repetitions=len({run.repetition for run in members}),
             role=members[0].role,
         )
         for condition, members in by_condition.items()
     ]
 
 
-def describe(run: Any) -> str:
+def run_label(run: Any) -> str:
     """Return the name of a planned or stored run for messages.
 
     >>> from types import SimpleNamespace
-    >>> describe(SimpleNamespace(dataset="deap", backbone="hslt", optimizer="adam", fold=3, draw=0))
-    'deap × hslt × adam, fold 3, draw 0'
+    >>> condition = {"dataset": "deap", "backbone": "hslt", "method": "adam"}
+    >>> run_label(SimpleNamespace(**condition, fold=3, repetition=0))
+    'deap × hslt × adam, fold 3, repetition 0'
     """
-    condition = f"{run.dataset} × {run.backbone} × {run.optimizer}"
-    return f"{condition}, fold {run.fold}, draw {run.draw}"
+    condition = f"{run.dataset} × {run.backbone} × {run.method}"
+    return f"{condition}, fold {run.fold}, repetition {run.repetition}"

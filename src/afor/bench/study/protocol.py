@@ -9,12 +9,12 @@ rate, belongs to the method: it is `own`, which agrees with every other.
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from afor.bench.study.schema import BackboneEntry, OptimizerEntry, Study
+from afor.bench.study.schema import BackboneEntry, OptimizerEntry, Study, scored_trials
 from afor.bench.training.run_spec import Training
 
 RunProtocol = Mapping[str, str]
@@ -23,10 +23,20 @@ OWN = "own"  # the value of a setting that belongs to the method
 SEARCHED = "searched"  # each optimizer has the learning rate that a search found for it
 UNKNOWN = "protocol"  # the only key of runs from a file that does not record their protocol
 DATA_KIND = "data_kind"  # stand-in, synthetic or simulated; left out for recorded data
+SCORED = "scored"  # trials where methods have windows of their own; left out for windows
 KIND_NOTES = {  # what is said of data that are not recorded
     "stand-in": "synthetic stand-ins, not the recordings",
-    "synthetic": "synthetic subjects",
+    "synthetic": "computed subjects, not recordings of people",
     "simulated": "simulated results, no network was trained",
+}
+# Tensors of our networks that `afor models NAME --redundant` finds.
+REDUNDANT = {
+    "eegnet": ("temporal_norm.weight", "temporal_norm.bias"),
+    "eegnet_authors": ("temporal_norm.weight", "temporal_norm.bias"),
+    "acrnn": ("lstm.weight_hh_l0", "lstm.weight_hh_l1"),
+    "acrnn_authors": ("lstm.weight_hh_l0", "lstm.weight_hh_l1"),
+    "nsal_dgat": ("first.scale.weight", "second.scale.weight"),
+    "nsal_dgat_authors": ("first.scale.weight", "second.scale.weight"),
 }
 DIGESTS = ("data.fingerprint", "split")  # named last: a setting that differs says more
 DEFAULTS = {
@@ -35,6 +45,7 @@ DEFAULTS = {
     "device": "cpu",
     "code": "1",
     DATA_KIND: "recorded",
+    SCORED: "windows",
     UNKNOWN: "recorded",
 }
 MAX_SHOWN = 60  # characters of a value in a message
@@ -53,13 +64,9 @@ def protocol_of(
 ) -> dict[str, str]:
     """Return the protocol of a run.
 
-    Args:
-        study: The study of the run.
-        backbone: Its network.
-        optimizer: Its optimizer entry.
-        spec: Its spec.
-        data: The kind of its data, and the options of its data set that are not at their defaults.
-        rate: The learning rate; `OWN` or `SEARCHED` if it belongs to the method.
+    `data` has the kind of its data, their fingerprint as the study cuts them, and the options of
+    its data set that are not at their defaults; `rate` is the learning rate, `OWN` or `SEARCHED` if
+    it belongs to the method.
     """
     training, network, windows = dict(spec["training"]), spec["backbone"], spec["data"]
     defaults, split = Training(), spec["split"]
@@ -71,6 +78,7 @@ def protocol_of(
     decay = study.training.weight_decay if optimizer.weight_decay is None else OWN
     values: dict[str, Any] = {
         DATA_KIND: data["kind"],
+        SCORED: "trials" if scored_trials(study) else "windows",
         "lr": rate,
         **({} if decay == defaults.weight_decay else {"weight_decay": decay}),
         **{k: v for k, v in training.items() if v != getattr(defaults, k, None)},
@@ -89,7 +97,8 @@ def protocol_of(
         "data": {
             **({"use": windows["reader"]} if windows["reader"] != windows["dataset"] else {}),
             **data["options"],
-            "fingerprint": windows["fingerprint"],
+            **dict.fromkeys(optimizer.data.options(), OWN),
+            "fingerprint": data["fingerprint"],
         },
         "split": [split["train"], split["validation"], split["test"]],
     }
@@ -232,4 +241,39 @@ def pairing_notes(study: Study) -> list[str]:
     others = [entry.name for entry in study.optimizers if batches & set(entry.training)]
     if others:
         notes.append(f"{', '.join(others)}: other batches than the other methods, same splits.")
+    if cut := [entry.name for entry in study.optimizers if entry.data.options()]:
+        notes.append(
+            f"{', '.join(cut)}: other windows of the same trials. All methods are scored per "
+            f"trial, by the mean logits of its windows."
+        )
     return notes
+
+
+def redundant_notes(
+    study: Study, find: Callable[[BackboneEntry], Sequence[str]] | None = None
+) -> list[str]:
+    """Name the tensors of a study's networks that cannot change what these compute in training.
+
+    Args:
+        study: The study.
+        find: Finds the tensors of a network that is not ours; None leaves such networks out.
+
+    >>> from afor.bench.study.schema import load_study
+    >>> redundant_notes(load_study("demo"))[0].partition(" cannot")[0]
+    'eegnet: temporal_norm.weight, temporal_norm.bias'
+    """
+    own = [entry.backbone for entry in study.optimizers if entry.backbone is not None]
+    networks = own if len(own) == len(study.optimizers) else [*study.backbones, *own]
+    tensors = {
+        entry.use: REDUNDANT[entry.use] if entry.use in REDUNDANT else find(entry) if find else ()
+        for entry in networks
+    }
+    state = "they are held still"
+    if not study.training.hold_redundant:
+        state = "optimizers still move them. `training.hold_redundant = true` holds them still"
+    return [
+        f"{network}: {', '.join(names)} cannot change what the network computes in training; "
+        f"{state}."
+        for network, names in tensors.items()
+        if names
+    ]

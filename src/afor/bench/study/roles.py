@@ -22,13 +22,13 @@ class Role:
     """What an optimizer entry is in its study.
 
     Attributes:
-        copy_of: The entry from which it differs in the seed alone; empty for an original.
+        replicate_of: The entry from which it differs in the seed alone; empty for an original.
         seed: Its own seed; None if it trains under the seed of the study.
         varied: The one setting in which it differs from AFOR, by its name in tables, and its value.
         control: Whether the study marks it as a control.
     """
 
-    copy_of: str = ""
+    replicate_of: str = ""
     seed: int | None = None
     varied: tuple[str, float] | None = None
     control: bool = False
@@ -42,7 +42,7 @@ def roles_of(study: Study) -> dict[str, Role]:
 
     >>> from afor.bench.study.schema import load_study
     >>> roles_of(load_study("demo"))["adam_seed_1"]
-    Role(copy_of='adam', seed=1, varied=None, control=False)
+    Role(replicate_of='adam', seed=1, varied=None, control=False)
     """
     originals: list[OptimizerEntry] = []
     for entry in sorted(study.optimizers, key=lambda entry: entry.seed is not None):
@@ -57,15 +57,15 @@ def roles_of(study: Study) -> dict[str, Role]:
 def run_role(roles: Mapping[str, Role], entry: str, label: str) -> Role | None:
     """Return the role of a run; in a search its label is the entry's name and a learning rate."""
     role = roles.get(entry)
-    if role is None or not role.copy_of:
+    if role is None or not role.replicate_of:
         return role
-    return replace(role, copy_of=role.copy_of + label.removeprefix(entry))
+    return replace(role, replicate_of=role.replicate_of + label.removeprefix(entry))
 
 
 def role_from_name(name: str) -> Role:
     """Return the role that a name implies, for results that hold no role.
 
-    >>> role_from_name("adam_seed_1").copy_of, role_from_name("afor_w_0.5").varied
+    >>> role_from_name("adam_seed_1").replicate_of, role_from_name("afor_w_0.5").varied
     ('adam', ('w', 0.5))
     """
     if copy := _COPY.match(name):

@@ -32,6 +32,7 @@ from afor.bench.training.run_spec import (
     DEFAULT_TRAINER,
     MAX_COUNT,
     BatchSize,
+    Count,
     Positive,
     StateAfterTraining,
     Table,
@@ -48,15 +49,12 @@ BY_METHOD = "by_method"  # the network in results of a study whose methods have 
 MAX_FILE_BYTES = 10_000_000
 MAX_NESTING = 20
 MAX_THREADS = 1024
-MAX_DRAWS = 1000
+MAX_REPETITIONS = 1000
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:+-]*$", max_length=80)]
 Index = Annotated[int, Field(ge=0, lt=MAX_COUNT)]
 
 KeyPath = tuple[str | int, ...]
-_HEADER = re.compile(r"^\s*(\[\[?)\s*([^\]]+?)\s*\]")
-_ASSIGNMENT = re.compile(r"""^\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*[\w"'-]+)*)\s*=""")
-_QUOTES = ('"""', "'''")
 
 
 class _Entry(Table):
@@ -83,7 +81,7 @@ class DatasetEntry(_Entry):
     exclude: list[str] = Field(default_factory=list)  # subjects left out, by name
     complete: bool = False
     # Number of folds; None: one subject per fold.
-    blocks: Annotated[int, Field(ge=2, le=MAX_COUNT)] | None = None
+    folds: Annotated[int, Field(ge=2, le=MAX_COUNT)] | None = None
     batch_size: BatchSize | None = None
     # By backbone. A rate for `eegnet` also serves `eegnet_authors`, unless that has its own.
     lr: dict[str, Positive] = Field(default_factory=dict)
@@ -98,6 +96,17 @@ class BackboneEntry(_Entry):
 def _entry(given: Any) -> Any:
     """Turn a plain string into an entry of that name."""
     return {"name": given} if isinstance(given, str) else given
+
+
+class MethodWindows(Table):
+    """The windows of a method, cut from the trials that all methods share."""
+
+    window_samples: Count | None = None  # None: the data set's
+    stride_samples: Count | None = None
+
+    def options(self) -> dict[str, int]:
+        """Return the options of the data set that it overrides."""
+        return self.model_dump(exclude_none=True)
 
 
 class OptimizerEntry(_Entry):
@@ -115,17 +124,19 @@ class OptimizerEntry(_Entry):
     # A network of its own, instead of those of the study.
     backbone: Annotated[BackboneEntry | None, BeforeValidator(_entry)] = None
     training: dict[str, Any] = Field(default_factory=dict)  # keys of [training] that it overrides
+    # Windows of its own. The methods of the study are then scored per trial.
+    data: MethodWindows = MethodWindows()
     # A control is listed below the others, without a verdict, and outside of Holm's correction.
     control: bool = False
 
 
 class Protocol(Table):
-    """How subjects are split, and which folds and draws are run."""
+    """How subjects are split, and which folds and repetitions are run."""
 
-    draws: Annotated[int, Field(ge=1, le=MAX_DRAWS)] = 5  # Sec. IV-B
+    repetitions: Annotated[int, Field(ge=1, le=MAX_REPETITIONS)] = 5  # Sec. IV-B
     validation_share: Annotated[float, Field(gt=0, lt=1)] = 0.2  # Sec. IV-B
     only_folds: Annotated[list[Index], Field(min_length=1)] | None = None
-    only_draws: Annotated[list[Index], Field(min_length=1)] | None = None
+    only_repetitions: Annotated[list[Index], Field(min_length=1)] | None = None
 
 
 class Search(Table):
@@ -148,12 +159,14 @@ class Study(Table):
     threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = 1
     # auto, cpu, cuda, mps; cuda:1 takes one GPU only. The kind of device is part of a run's key.
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]{1,3})?)$")] = "cpu"
-    # Train runs of a fold and draw as one network where that is faster; the bits are the same.
+    # Train runs of a fold and repetition as one network where that is faster, to the same bits.
     bundle: bool = True
     # Fit a linear model on the same splits where that takes seconds, to show beside the networks.
     reference: bool = True
     trainer: str = DEFAULT_TRAINER
     lr_from: str = ""  # finished search: name of its study or path of its store
+    # Rates that `afor run` tries first with the baseline on two folds; the best serves all methods.
+    lr_search: list[Positive] = Field(default_factory=list)
     # By metric, as printed (points; kappa as a number): smaller differences count as equivalent.
     # Metrics that are not named have the default of `afor.bench.stats.labels`.
     margins: dict[str, Positive] = Field(default_factory=dict)
@@ -163,6 +176,11 @@ class Study(Table):
     datasets: Annotated[list[DatasetEntry], Field(min_length=1), BeforeValidator(_entries)]
     backbones: Annotated[list[BackboneEntry], Field(min_length=1), BeforeValidator(_entries)]
     optimizers: Annotated[list[OptimizerEntry], Field(min_length=1), BeforeValidator(_entries)]
+
+
+def scored_trials(study: Study) -> bool:
+    """Tell whether runs are scored per trial, because methods have windows of their own."""
+    return any(entry.data.options() for entry in study.optimizers)
 
 
 def paper_backbone(name: str) -> str:
@@ -350,6 +368,11 @@ def check_study(content: dict[str, Any], where: str, text: str = "") -> Study:
         raise ConfigError(_explain(error, content, text, where)) from None
     _check_names(study, text, where)
     _check_methods(study, text, where)
+    if study.lr_search and (study.lr_from or "lr" in study.training.model_fields_set):
+        raise ConfigError(
+            f"{_location(where, text, ('lr_search',))}: lr_search and another learning rate for all"
+            f" methods (training.lr or lr_from) exclude each other. Remove one of them."
+        )
     return study
 
 
@@ -502,56 +525,37 @@ def _check_names(study: Study, text: str, where: str) -> None:
 def line_of(text: str, path: Sequence[str | int]) -> int | None:
     r"""Return the line, counted from 1, of a key or of the nearest table around it.
 
+    The first lines of a text, up to the end of a value, are TOML themselves: the line is found by
+    halves.
+
     >>> line_of("seed = 0\n[[sets]]\nname = 'a'\n[[sets]]\nnane = 'b'", ("sets", 1, "nane"))
     5
     """
-    lines = _lines(text)
-    for length in range(len(path), 0, -1):
-        if (line := lines.get(tuple(path[:length]))) is not None:
-            return line
-    return None
+    lines = text.split("\n")
+    depth = _depth(lines, path)
+    if not depth:
+        return None
+    before, line = 0, len(lines)  # the key is not in the lines before, and begins up to this one
+    while line - before > 1:
+        end = middle = (before + line) // 2
+        while (found := _depth(lines[:end], path)) is None:
+            end += 1  # within a value that spans several lines
+        if found < depth:
+            before = end
+        else:
+            line = middle
+    return line
 
 
-def _lines(text: str) -> dict[KeyPath, int]:
-    """Map every key and table to the line of its first occurrence."""
-    lines: dict[KeyPath, int] = {}
-    counts: dict[KeyPath, int] = {}
-    table: KeyPath = ()
-    open_quote = ""
-    depth = 0  # inside an array or inline table that spans several lines
-    for number, line in enumerate(text.splitlines(), start=1):
-        if open_quote:
-            open_quote = "" if open_quote in line else open_quote
-            continue
-        if depth == 0 and (header := _HEADER.match(line)):
-            names = _names(header.group(2))
-            table = _resolve(names, counts)
-            if header.group(1) == "[[":
-                whole = (*_resolve(names[:-1], counts), names[-1])
-                counts[whole] = counts.get(whole, -1) + 1
-                table = (*whole, counts[whole])
-                lines.setdefault(whole, number)
-            lines.setdefault(table, number)
-            continue
-        if depth == 0 and (assignment := _ASSIGNMENT.match(line)):
-            names = _names(assignment.group(1))
-            for length in range(1, len(names) + 1):
-                lines.setdefault((*table, *names[:length]), number)
-        open_quote = next((q for q in _QUOTES if line.count(q) % 2), "")
-        bare = re.sub(r'"[^"]*"|\'[^\']*\'|#.*', "", line)
-        depth = max(depth + sum(map(bare.count, "[{")) - sum(map(bare.count, "]}")), 0)
-    return lines
-
-
-def _names(dotted: str) -> KeyPath:
-    return tuple(part.strip().strip("\"'") for part in dotted.split("."))
-
-
-def _resolve(names: KeyPath, counts: dict[KeyPath, int]) -> KeyPath:
-    """Insert the index of the latest entry after each name of an array of tables."""
-    path: KeyPath = ()
-    for name in names:
-        path = (*path, name)
-        if path in counts:
-            path = (*path, counts[path])
-    return path
+def _depth(lines: Sequence[str], path: Sequence[str | int]) -> int | None:
+    """Return how many parts of a path some lines of TOML have; None if they are not valid."""
+    try:
+        here: Any = tomllib.loads("\n".join(lines))
+    except ValueError:
+        return None
+    for depth, part in enumerate(path):
+        try:
+            here = here[part]
+        except (KeyError, IndexError, TypeError):
+            return depth
+    return len(path)

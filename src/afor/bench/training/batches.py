@@ -46,13 +46,7 @@ def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 class Loader:
-    """Brings windows to a device.
-
-    Args:
-        source: The windows.
-        device: The device.
-        keep: Copy all windows to the device now; otherwise they are read when they are needed.
-    """
+    """Brings windows to a device: all of them now with `keep`, else when they are needed."""
 
     def __init__(self, source: "Windows", device: torch.device, *, keep: bool) -> None:
         self._source = source  # alive as long as its windows are kept, so that no other has its id
@@ -78,12 +72,7 @@ class Loader:
 
 
 def make_loader(source: "Windows", device: torch.device) -> Loader:
-    """Return the loader for a device: with windows on the device if they fit.
-
-    Args:
-        source: The windows.
-        device: The device of the network.
-    """
+    """Return the loader for a device: with windows on the device if they fit."""
     fingerprint = getattr(source, "fingerprint", "")
     if device.type == "cpu" and not fingerprint:
         return Loader(source, device, keep=False)  # arrays, which are in memory already
@@ -277,15 +266,8 @@ def make_normalize(
 ) -> Normalize:
     """Return a function that normalises a batch in place.
 
-    Args:
-        normalization: ``"zscore"`` per channel over the training subjects, ``"window"`` per channel
-            and window, or ``"none"``.
-        source: The windows.
-        train: Training subjects; statistics use no other data.
-        device: Device of the batches.
-
-    Raises:
-        ConfigError: ``normalization`` is none of these.
+    It is ``"zscore"`` per channel over the training subjects alone, ``"window"`` per channel and
+    window, or ``"none"``; raises ConfigError for anything else.
     """
     if normalization == "none":
         return lambda inputs: inputs
@@ -320,14 +302,8 @@ def epoch_batches(
 
     Every window occurs once; a last batch of a single window is dropped, because batch norm cannot
     train on it. Within a batch, windows are in the order of the source, which makes reading faster.
-
-    Args:
-        side: The windows.
-        batch_size: Number of windows of a batch.
-        seed: Seed of the order.
-        subjects_per_batch: Group the subjects at random, this many at a time, and never mix groups
-            in a batch; None mixes all subjects.
-        order: ``"blocks"`` trains on the subjects one after the other, in a random order.
+    With `subjects_per_batch`, subjects are grouped at random, and a batch holds those of one group;
+    the order ``"blocks"`` trains on the subjects one after the other, in a random order.
     """
     rng = np.random.default_rng(seed)
     if order == "blocks":
@@ -357,12 +333,8 @@ def _cut(
 def split_trials(side: Side, share: float) -> tuple[Side, Side]:
     """Divide the trials of a side: the first of each class, in the order of the source, the rest.
 
-    Args:
-        side: Windows of one subject.
-        share: Share of the trials of each class in the first part; both parts have at least one.
-
-    Raises:
-        DataError: A class has a single trial, which cannot be in both parts.
+    The first part has this share of the trials of each class; both parts have at least one. Raises
+    DataError if a class has a single trial, which cannot be in both parts.
     """
     trials, first_window = np.unique(side.trial_ids, return_index=True)
     labels = side.labels[first_window]
@@ -385,15 +357,8 @@ def contaminate(
 ) -> Batch:
     """Return the batch as the network sees it in one step of a contaminated training.
 
-    Steps are grouped into blocks of `length`; a burst is a whole block, drawn with probability
-    `share`. Without bursts, each window is drawn by itself with probability `share`.
-
-    Args:
-        batch: A normalised training batch; it is not changed.
-        contamination: What is contaminated, and how often.
-        seed: Seed of the run for this purpose.
-        step: Number of the step, from 0.
-        n_classes: Number of classes.
+    Steps, counted from 0, are grouped into blocks of `length`; a burst is a whole block, drawn with
+    probability `share`. Without bursts, each window is drawn by itself with probability `share`.
     """
     block_seed, window_seed = derive_substep(seed, 0), derive_substep(seed, 1)
     windows = np.random.default_rng(derive_substep(window_seed, step))

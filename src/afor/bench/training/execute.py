@@ -3,19 +3,21 @@
 An error inside a run is recorded as the result of that run; it never stops the worker.
 """
 
+import inspect
 import platform
 import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from afor import __version__
 from afor.bench.common.devices import describe_device
 from afor.bench.common.errors import CannotBundleError, ConfigError, TrainingError
-from afor.bench.common.module_search import import_named, is_trainer
+from afor.bench.common.module_search import import_named
 from afor.bench.data.splits import Split
 from afor.bench.models.input_shape import InputShape
 from afor.bench.training.record import FinishedRun, RunRecord, decode, encode
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
     from afor.bench.data.window_source import ExpectedWindows, WindowSource
 
+    Source = TypeVar("Source", bound=WindowSource | ExpectedWindows)
+
 Trainer = Callable[[Mapping[str, Any], "WindowSource"], RunRecord]
 
 MAX_REASON_LENGTH = 500
@@ -33,18 +37,10 @@ MAX_TRACEBACK_LENGTH = 8000
 
 
 def execute(key: str, spec: dict[str, Any], source: "WindowSource") -> bytes:
-    """Train one run.
-
-    Args:
-        key: Key of the run.
-        spec: Spec of the run, see `study.plan`.
-        source: The windows of its data set.
-
-    Returns:
-        The finished run as bytes, for `record.decode`. A run that raises is returned as failed.
-    """
+    """Train one run; return it as bytes for `record.decode`, as failed if it raises."""
     started = time.perf_counter()
     try:
+        source = cut_for(spec, source)
         trainer = resolve_trainer(spec.get("trainer", {}).get("source", DEFAULT_TRAINER))
         returned: object = trainer(spec, source)
         if not isinstance(returned, RunRecord):
@@ -65,11 +61,7 @@ def execute_bundle(
 
     Runs that cannot be trained together on this machine (CannotBundleError) are trained one by one.
     Any other error of the bundle is recorded as the failure of each run that it kept from ending.
-
-    Args:
-        jobs: Key and spec of each run.
-        source: The windows of their data set.
-        finished: Called with the key and the bytes of each run as soon as it has ended.
+    `finished` is called with the key and the bytes of each run as soon as it has ended.
     """
     if len(jobs) == 1 or any("trainer" in spec for _, spec in jobs):
         for key, spec in jobs:
@@ -93,6 +85,7 @@ def execute_bundle(
 
     specs = [spec for _, spec in jobs]
     try:
+        source = cut_for(specs[0], source)
         train_bundle([run_settings(s) for s in specs], source, _maker(specs[0], source), ended)
     except Exception as error:  # noqa: BLE001  any error fails these runs only
         error.add_note(f"Raised while {len(jobs)} runs were trained as one network.")
@@ -160,7 +153,7 @@ def run_settings(spec: Mapping[str, Any]) -> RunSettings:
         dataset=spec["data"]["dataset"],
         split=Split(
             split["fold"],
-            split["draw"],
+            split["repetition"],
             train=tuple(split["train"]),
             validation=tuple(split["validation"]),
             test=tuple(split["test"]),
@@ -174,6 +167,14 @@ def run_settings(spec: Mapping[str, Any]) -> RunSettings:
         threads=spec["threads"],
         **spec["training"],
     )
+
+
+def cut_for(spec: Mapping[str, Any], source: "Source") -> "Source":
+    """Return the windows that a spec names, from the trials of a source."""
+    data = spec["data"]
+    wanted = {name: data[name] for name in ("window_samples", "stride_samples") if name in data}
+    is_cut = all(getattr(source, name) == value for name, value in wanted.items())
+    return source if is_cut else cast("Source", source.recut(**wanted))
 
 
 def input_shape(source: "WindowSource | ExpectedWindows") -> InputShape:
@@ -192,7 +193,7 @@ def resolve_trainer(target: str) -> Trainer:
         return train_run
     module, _, name = target.partition(":")
     function = getattr(import_named(target, "trainer"), name, None)
-    if not is_trainer(function):
+    if not _is_trainer(function):
         raise ConfigError(
             f'trainer "{target}": "{module}" has no trainer "{name}". Accepted: module:function '
             f"with a Python function of two arguments, the spec and the window source, that "
@@ -201,13 +202,18 @@ def resolve_trainer(target: str) -> Trainer:
     return cast("Trainer", function)
 
 
-def environment(device: str = "cpu", precision: str = "float32") -> dict[str, str]:
-    """Return the versions and the machine, which may change the last bits of a result.
+def _is_trainer(function: object) -> bool:
+    """Return True for a Python function of two arguments, the spec and the windows."""
+    if not isinstance(function, FunctionType):
+        return False
+    parameters = inspect.signature(function).parameters.values()
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    required = [p for p in parameters if p.default is p.empty]
+    return len(required) == 2 and all(p.kind in positional for p in required)
 
-    Args:
-        device: The device of the run.
-        precision: The precision of its training.
-    """
+
+def environment(device: str = "cpu", precision: str = "float32") -> dict[str, str]:
+    """Return the versions and the machine, which may change the last bits of a result."""
     torch = sys.modules.get("torch")  # do not import it for a trainer that does not need it
     on_gpu = torch is not None and device.startswith("cuda")
     return {

@@ -41,14 +41,8 @@ WatchStep = Callable[["Fit", Batch, torch.Tensor], None]
 class Fit:
     """The training of one network: its steps, its history and its best weights.
 
-    Args:
-        settings: Settings of the run.
-        model: The network, on the device.
-        training: The windows that it is trained on.
-        validation: The windows that it is judged by.
-        n_classes: Number of classes.
-        watch: Called after each epoch with the epoch and the network as it was evaluated.
-        watch_step: Called after each step, while the gradients still exist.
+    `watch` is called after each epoch with the network as it was evaluated, `watch_step` after each
+    step, while the gradients still exist.
     """
 
     def __init__(
@@ -202,8 +196,7 @@ def _only_subject(batch: Batch) -> int:
 class Team:
     """Runs that take the same steps at once; one whose own code raises leaves.
 
-    Args:
-        fits: The runs. Several need networks that can be stacked on this machine.
+    Several need networks that can be stacked on this machine.
     """
 
     def __init__(self, fits: Sequence[Fit]) -> None:

@@ -4,9 +4,9 @@
 
 Every protocol is written once, over a list of runs; a run alone is a list of one.
 
-All random numbers depend on the study seed, the dataset, the fold and the draw, so a run repeats
-bit for bit, and two runs that differ only in the optimizer are paired: same weights, batches and
-dropout.
+All random numbers depend on the study seed, the dataset, the fold and the repetition, so a run
+repeats bit for bit, and two runs that differ only in the optimizer are paired: same weights,
+batches and dropout.
 """
 
 import copy
@@ -24,6 +24,8 @@ from torch.nn.functional import cross_entropy
 from afor.bench.common.devices import pick_device, repeatable
 from afor.bench.common.errors import CannotBundleError, ConfigError
 from afor.bench.common.seeding import derive_substep, isolated, seed_torch
+from afor.bench.models.input_shape import InputShape
+from afor.bench.models.redundant import redundant_tensors
 from afor.bench.models.stacked_eegnet import stacks_here
 from afor.bench.training.batches import Side, Windows, epoch_batches, make_normalize, split_trials
 from afor.bench.training.fit import Fit, Logits, Team, Watch, WatchStep
@@ -86,16 +88,8 @@ def train_bundle(
 
     Each run has its own weights, optimizer, early stopping and record, and the bits that it has
     alone. A run that cannot be trained with the others ends with CannotBundleError: train it by
-    itself.
-
-    Args:
-        bundle: Settings of the runs, from the same split and seeds.
-        source: The windows.
-        make_model: Builds the network; its weights come from torch's global generator.
-        ended: Called when a run ends, with its position in the bundle, its record or the exception
-            that its own code raised, and its share of the time in seconds.
-        watch: Called after each epoch of each run.
-        watch_step: Called after each step of each run.
+    itself. The other arguments are those of `train`; `ended` gets the record of a run, or the
+    exception that its own code raised.
 
     Raises:
         ConfigError: The runs do not belong together.
@@ -107,10 +101,13 @@ def train_bundle(
     with repeatable(first.threads, first.precision), isolated(first.seed("weights"), device):
         sides = _Sides(first, source, device)
         fits: dict[Fit, int] = {}
+        held = sides.redundant(make_model) if first.hold_redundant else ()
         for number, settings in enumerate(bundle):
             try:
                 seed_torch(settings.seed("weights"))
                 model = make_model().to(device)
+                for name in held:
+                    model.get_parameter(name).requires_grad_(False)
                 if len(bundle) > 1 and not stacks_here(model):
                     raise CannotBundleError(
                         f"{type(model).__name__} has other bits in a bundle than by itself on this "
@@ -130,14 +127,7 @@ def train_bundle(
 
 
 def make_fit(settings: RunSettings, model: nn.Module, source: Windows, device: torch.device) -> Fit:
-    """Return a training that has not begun.
-
-    Args:
-        settings: Settings of the run.
-        model: The network, on the device.
-        source: The windows.
-        device: The device.
-    """
+    """Return a training that has not begun, of a network that is on the device."""
     sides = _Sides(settings, source, device)
     return Fit(settings, model, sides.training, sides.validation, source.n_classes)
 
@@ -169,6 +159,12 @@ class _Sides:
         """Return the test subjects; they are not touched before."""
         return self._side("test", self._split.test)
 
+    def redundant(self, make_model: Callable[[], nn.Module]) -> tuple[str, ...]:
+        """Return the tensors of a network that cannot change what it computes in training."""
+        _, channels, samples = self.training.load(self.training.indices[:2]).inputs.shape
+        shape = InputShape.unnamed(channels, samples, 1.0, self._source.n_classes)
+        return redundant_tensors(make_model, shape)
+
     def _side(self, role: str, names: Sequence[str]) -> Side:
         return Side(role, self._source, names, self._normalize, self._device)
 
@@ -176,10 +172,7 @@ class _Sides:
 class _Bundle:
     """Trains and tests runs at once; each is handed to `ended` when it has ended.
 
-    Args:
-        numbers: The runs with their positions in the bundle.
-        sides: The windows.
-        ended: Called when a run has ended.
+    `numbers` are their positions in the bundle.
     """
 
     def __init__(self, numbers: Mapping[Fit, int], sides: _Sides, ended: Ended) -> None:

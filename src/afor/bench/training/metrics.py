@@ -17,17 +17,10 @@ def measure(
     n_classes: int,
     logits: NDArray[np.floating] | None = None,
 ) -> Metrics:
-    """Compute the metrics of predictions.
+    """Compute the metrics of predictions; without logits, (n, classes), not those of probabilities.
 
-    Args:
-        labels: True classes.
-        predictions: Predicted classes.
-        n_classes: Number of classes.
-        logits: Logits of all classes, (n, classes); None leaves the metrics of probabilities out.
-
-    Example:
-        >>> measure(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1]), 2).accuracy
-        0.75
+    >>> measure(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1]), 2).accuracy
+    0.75
     """
     pairs = labels * n_classes + predictions
     confusion = np.bincount(pairs, minlength=n_classes**2).reshape(n_classes, n_classes)
@@ -75,11 +68,8 @@ def _auroc(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float | No
     """Return the area under the ROC curve, by rank sums; tied scores share their mean rank.
 
     With two classes it is that of the second; with more, the mean of each class against the rest,
-    over the classes that occur. None if only one occurs.
-
-    Args:
-        scores: Logarithms of the class probabilities; for two classes, up to a constant per row.
-        labels: True classes.
+    over the classes that occur. None if only one occurs. Scores are logarithms of the class
+    probabilities; for two classes, up to a constant per row.
     """
     # The log odds: a probability of nearly 1 has no digits left to rank it by.
     columns = [scores[:, 1] - scores[:, 0]] if scores.shape[1] == 2 else scores.T

@@ -14,13 +14,8 @@ AUTOCAST = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 class MixedPrecision:
     """Forward pass, backward pass and step of one training in a given precision.
 
-    Args:
-        precision: One of `Precision`; "float32" and "tf32" leave everything as it is.
-        device: The device of the network.
-        optimizer: The optimizer.
-
-    Raises:
-        ConfigError: The optimizer needs passes of its own, whose gradients would not be scaled.
+    "float32" and "tf32" leave everything as it is. Raises ConfigError if the optimizer needs passes
+    of its own, whose gradients would not be scaled.
     """
 
     def __init__(

@@ -77,6 +77,8 @@ class Training(Table):
     patience: Count = 30  # Sec. IV-C; 15 in the search for the learning rate
     normalization: Normalization = "zscore"
     subjects_per_batch: Count | None = None  # None: windows of all training subjects are mixed
+    # Train no tensor that cannot change what the network computes, such as a bias before a norm.
+    hold_redundant: bool = False
     constraints: bool = True  # call the network's apply_constraints() after each step
     # Of the forward and backward pass in training; weights and evaluation stay float32.
     precision: Precision = "float32"
@@ -140,7 +142,7 @@ class RunSettings(Training):
     def seed(self, purpose: Purpose) -> int:
         """Return the seed of this run for one purpose; it does not depend on the optimizer."""
         split = self.split
-        return derive_seed(self.study_seed, self.dataset, split.fold, split.draw, purpose)
+        return derive_seed(self.study_seed, self.dataset, split.fold, split.repetition, purpose)
 
 
 def shared_settings(settings: RunSettings) -> RunSettings:

@@ -14,14 +14,11 @@ RISING_SHARE, FIRST_PART, LAST_PART = 0.3, 1 / 25, 1 / 25e4
 
 
 def rate_factor(schedule: Schedule, step: int, steps: int) -> float:
-    """Return the learning rate of a step as a part of the largest one.
+    """Return the learning rate of a step, counted from 0, as a part of the largest one.
 
-    Args:
-        schedule: ``"constant"``; ``"cosine"`` falls to 0; ``"one_cycle"`` rises from 1/25 during
-            the first 30 % of the steps and falls to 1/250 000, both along a cosine; ``"warmup"``
-            rises from 1/100 along a line during the first 10 % and stays.
-        step: Number of the step, from 0.
-        steps: Number of all steps, up to the last epoch.
+    ``"cosine"`` falls to 0; ``"one_cycle"`` rises from 1/25 during the first 30 % of the steps and
+    falls to 1/250 000, both along a cosine; ``"warmup"`` rises from 1/100 along a line during the
+    first 10 % and stays.
 
     >>> [round(rate_factor("cosine", step, 4), 3) for step in range(4)]
     [1.0, 0.854, 0.5, 0.146]

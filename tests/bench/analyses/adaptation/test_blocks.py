@@ -18,17 +18,15 @@ def subjects(batch):
     return set(((batch - 100) // 10).tolist())
 
 
-@pytest.mark.parametrize("per_block", [1, 2])
-def test_a_block_holds_its_subjects_and_the_next_one_others(side, per_block) -> None:
-    made = blocked(side, 4, 0, subjects_per_block=per_block, batches_per_block=5, rounds=6)
+def test_a_block_holds_one_subject_and_the_next_one_another(side) -> None:
+    made = blocked(side, 4, 0, batches_per_block=5, rounds=6)
     starts = [0, *made.changes]
     assert starts == list(range(0, len(made.batches), 5))
     present = [set().union(*map(subjects, made.batches[s : s + 5])) for s in starts]
-    assert all(len(block) == per_block for block in present)
-    assert not any(a & b for a, b in pairwise(present))
+    assert all(len(block) == 1 for block in present)
+    assert all(a != b for a, b in pairwise(present))
     for first, following in zip(made.rounds, (*made.rounds[1:], len(made.batches)), strict=True):
-        in_round = present[first // 5 : following // 5]
-        assert sum(map(len, in_round)) == len(set().union(*in_round)) == 5 // per_block * per_block
+        assert len(set().union(*present[first // 5 : following // 5])) == 5
 
 
 def test_no_window_comes_twice_before_all_had_their_turn(side) -> None:
@@ -56,9 +54,10 @@ def test_the_same_seed_gives_the_same_batches(side) -> None:
 
 
 def test_what_cannot_be_blocked_is_told(side) -> None:
-    with pytest.raises(ConfigError, match="at most 2 fit"):
-        blocked(side, 4, 0, subjects_per_block=3)
-    with pytest.raises(ConfigError, match="at least one subject"):
+    alone = SimpleNamespace(indices=np.arange(9), subject_codes=np.zeros(9, dtype=np.int64))
+    with pytest.raises(ConfigError, match="two or more training subjects"):
+        blocked(alone, 4, 0)
+    with pytest.raises(ConfigError, match="at least one batch"):
         blocked(side, 4, 0, rounds=0)
     lonely = SimpleNamespace(indices=np.arange(2), subject_codes=np.arange(2))
     with pytest.raises(ConfigError, match="single window"):

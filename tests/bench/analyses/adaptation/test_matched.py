@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from afor.bench.analyses.adaptation.matched import average_beta2, matched_study
@@ -22,7 +24,7 @@ def store_of(small_study, made_store, record_of):
     }
 
     def by_fold(cell):
-        if cell.optimizer != "afor":
+        if cell.method != "afor":
             return record_of({})
         first = cell.fold == 0
         return record_of({"a.w": 0.99 if first else 0.996, "b": 0.995}, steps=30 if first else 10)
@@ -76,7 +78,7 @@ def test_finished_runs_are_not_repeated_in_the_same_store(store_of, window_cache
         made.study.model_copy(update={"optimizers": made.study.optimizers[:2]}),
         open_sources(made.study, window_cache),
     ).runs
-    assert {cell.optimizer for cell in cells} == {"afor", "adamw"}
+    assert {cell.method for cell in cells} == {"afor", "adamw"}
     assert all(cell.key in finished for cell in cells)
 
 
@@ -94,8 +96,8 @@ def test_a_matched_study_in_the_store_is_never_its_own_origin(store_of) -> None:
     path = store_of()
     with open_store(path, write=True) as store:
         made = matched_study(store)
-        afor = [cell for cell in store.plan_rows("tiny") if cell[4] == "afor"]
-        rows = [(made.study.name, *row[1:]) for row in afor]
+        afor = [row for row in store.plan_rows("tiny") if row.method == "afor"]
+        rows = [replace(row, study=made.study.name) for row in afor]
         store.replace_study(made.study.name, made.toml, rows)
         assert matched_study(store).toml == made.toml
 
@@ -122,6 +124,6 @@ def test_a_store_without_afor_is_told_with_what_it_has(store_of) -> None:
     path = store_of(optimizers=[{"name": "adamw", "lr": 0.01}])
     with (
         open_store(path) as store,
-        pytest.raises(ConfigError, match=r'optimizer "afor".*It has adamw'),
+        pytest.raises(ConfigError, match=r'method "afor".*It has adamw'),
     ):
         matched_study(store)

@@ -1,8 +1,12 @@
 import numpy as np
 import pytest
 
-from afor.bench.analyses.adaptation.memory import Memory, active_step
-from afor.bench.analyses.adaptation.memory_figures import log_means, memory_figure
+from afor.bench.analyses.adaptation.memory import (
+    Memory,
+    active_step,
+    log_means,
+    memory_figure,
+)
 from afor.bench.analyses.step_log import Steps
 from afor.bench.report.figures.style import save_figure
 
@@ -20,8 +24,7 @@ def memory():
         "score_std": np.full_like(zscore, 0.8),
     }
     names = ("first.weight", "second.weight", "second.bias")
-    epochs = np.repeat(np.arange(10), 40)
-    steps = Steps(names, values, np.linspace(1, 0.2, 400), epochs, (0.99, 0.999), 100)
+    steps = Steps(names, values, np.linspace(1, 0.2, 400), (0.99, 0.999), 100)
     marks = np.array([1, 10, 100, 400])
     apart = np.array([0.0, 1e-5, 1e-3, 0.2])
     distances = dict.fromkeys(("printed", "calibrated", "inactive", "longest", "nudged"), apart)

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from afor.bench.analyses.adaptation.shift import ALL, CHAIN, Link, Shift, respond
-from afor.bench.analyses.adaptation.shift_figure import shift_figure
+from afor.bench.analyses.adaptation.shift import ALL, CHAIN, Link, Shift, respond, shift_figure
 from afor.bench.report.figures.style import save_figure
 
 
@@ -21,9 +20,7 @@ def shift():
              (8e-4, 1.2e-3), "not seen", (0.99, 0.999))
         for q in CHAIN
     )  # fmt: skip
-    return Shift(
-        "made", 400, 12, 1, 20, "paper", forms["blocked"], forms["shuffled"], links, (1, 1)
-    )
+    return Shift("made", 400, 12, 20, "paper", forms["blocked"], forms["shuffled"], links, (1, 1))
 
 
 def test_each_link_has_its_curves_and_its_layer_groups(shift, tmp_path) -> None:

@@ -17,7 +17,7 @@ from afor.bench.store.database import open_store
 from afor.bench.study.schema import load_study, parse_study
 
 
-def candidates(levels, folds=10, draws=2, noise=0.0, seed=0):
+def candidates(levels, folds=10, repetitions=2, noise=0.0, seed=0):
     """Make candidates from {(method, beta2, lr): level}; folds differ in difficulty."""
     rng = np.random.default_rng(seed)
     difficulty = rng.normal(0, 1, folds)
@@ -25,9 +25,9 @@ def candidates(levels, folds=10, draws=2, noise=0.0, seed=0):
         Candidate(
             *key,
             {
-                (fold, draw): level + difficulty[fold] + noise * rng.normal()
+                (fold, repetition): level + difficulty[fold] + noise * rng.normal()
                 for fold in range(folds)
-                for draw in range(draws)
+                for repetition in range(repetitions)
             },
         )
         for key, level in levels.items()
@@ -63,7 +63,7 @@ def test_decisions_are_those_of_one_corrected_family_of_exact_tests() -> None:
     levels |= {("β₂ = 0.9", 0.9, 1e-3): 0.0, ("β₂ = 0.999", 0.999, 1e-3): 0.0}
     marked = 0
     for seed in range(20):
-        noisy = candidates(levels, draws=1, noise=1.0, seed=seed)
+        noisy = candidates(levels, repetitions=1, noise=1.0, seed=seed)
         result = headroom_of(noisy, "accuracy")
         compared = (result.constants[0], result.best_constant, *result.rules)
         by_method = {c.method: np.array(list(c.values.values())) for c in noisy}
@@ -107,11 +107,11 @@ def test_the_best_of_many_equal_settings_gains_nothing_on_the_other_half() -> No
 
 
 def test_draws_are_halved_where_folds_are_few() -> None:
-    result = headroom_of(candidates(LEVELS, folds=2, draws=6), "accuracy")
-    assert (result.units, result.count) == ("draws", 6)
-    with pytest.raises(ConfigError, match="2 folds and 2 draws"):
-        headroom_of(candidates(LEVELS, folds=2, draws=2), "accuracy")
-    with pytest.raises(ConfigError, match="Accepted: folds, draws"):
+    result = headroom_of(candidates(LEVELS, folds=2, repetitions=6), "accuracy")
+    assert (result.units, result.count) == ("repetitions", 6)
+    with pytest.raises(ConfigError, match="2 folds and 2 repetitions"):
+        headroom_of(candidates(LEVELS, folds=2, repetitions=2), "accuracy")
+    with pytest.raises(ConfigError, match="Accepted: folds, repetitions"):
         headroom_of(candidates(LEVELS), "accuracy", units="people")
 
 

@@ -1,66 +1,59 @@
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from afor.bench.analyses.landscape.compute import Points, landscape, measure_path
-from afor.bench.analyses.landscape.loss_grid import evaluate, grid_axis, grid_coordinates
-from afor.bench.analyses.landscape.plane import Plane, random_plane
-from afor.bench.analyses.landscape.record import content_of, landscape_json, read_landscape
-from afor.bench.analyses.landscape.trajectories import Trajectory
+from afor.bench.analyses.landscape.compute import (
+    evaluate,
+    grid_axis,
+    grid_coordinates,
+    landscape,
+)
+from afor.bench.analyses.landscape.plane import random_plane
+from afor.bench.analyses.landscape.record import content_of, read_landscape
 from afor.bench.common.errors import ConfigError
 
-SCALES = np.array([1.0, 3.0, 0.5, 2.0])
+
+def test_a_grid_is_symmetric_and_holds_the_center():
+    axis = grid_axis(51, 0.3)
+    assert np.array_equal(axis, -axis[::-1])
+    assert axis[25] == 0
+    assert axis[[0, -1]] == pytest.approx([-0.3, 0.3])
+    places = grid_coordinates(axis)
+    assert places.shape == (51 * 51, 2)
+    assert places[1].tolist() == [axis[1], axis[0]]  # x runs fastest
 
 
-def quadratic(weights, buffers=None):
-    return float(SCALES @ np.square(weights.astype(np.float64))) / 2
-
-
-def trajectory(points, name="adam"):
-    points = np.array(points, dtype=np.float32)
-    steps = np.arange(len(points))
-    return Trajectory(name, name, points, np.zeros((len(points), 1)), steps, len(points) - 1, 2)
-
-
-def test_the_landscape_of_a_quadratic_is_its_closed_form():
-    """Along unit directions e0 and e1 through c: the terms of x and y, and a constant."""
-    center = np.array([0.5, -1.0, 2.0, 1.0])
-    plane = Plane(center, np.eye(4)[:2])
-    axis = grid_axis(5, 2.0)
-    path = trajectory([[1, 1, 1, 1], [0, 0, 0, 0]])
-    points = Points(quadratic, plane, grid_coordinates(axis), np.zeros(1), [path])
-    values = evaluate(points, len(points))
-    for row, y in enumerate(axis):
-        for column, x in enumerate(axis):
-            closed = (0.5 + x) ** 2 / 2 + 3 * (-1 + y) ** 2 / 2 + 0.5 * 4 / 2 + 2 * 1 / 2
-            assert values[5 * row + column] == pytest.approx(closed, rel=1e-6)
-    assert values[25:].tolist() == [SCALES.sum() / 2, 0.0]
-    with pytest.raises(IndexError):
-        points(27)
+@pytest.mark.parametrize(
+    ("points", "span", "words"),
+    [(2, 1.0, "at least 3"), (51, 0.0, "above 0"), (51, math.nan, "above 0"), (5, -1.0, "above 0")],
+)
+def test_a_grid_that_is_none_is_refused(points, span, words):
+    with pytest.raises(ConfigError, match=words):
+        grid_axis(points, span)
 
 
 def test_the_landscape_of_a_round_bowl_is_the_same_in_every_orthonormal_plane():
     center = np.random.default_rng(0).standard_normal(30)
     places = grid_coordinates(grid_axis(7, 1.0))
     plane = random_plane(center, seed=4)
-    bowl = Points(lambda weights, _: float(weights @ weights), plane, places, np.zeros(0), [])
     slopes = 2 * plane.directions @ center
     closed = center @ center + places @ slopes + (places**2).sum(axis=1)
-    assert evaluate(bowl, len(bowl)) == pytest.approx(closed, rel=1e-5)
+    seen = []
+    losses = evaluate(
+        lambda weights, _: float(weights @ weights), lambda i: (plane.at(places[i]), None), 49,
+        workers=2,
+        watch=lambda *state: seen.append(state),
+    )  # fmt: skip
+    assert losses == pytest.approx(closed, rel=1e-12)
+    assert seen == [(number, 49) for number in range(1, 50)]
 
 
-def test_a_path_is_measured_by_its_projection_and_in_all_dimensions():
-    plane = Plane(np.zeros(4), np.eye(4)[:2])
-    way = trajectory([[3, 4, 0, 12], [0, 4, 0, 0], [0, 0, 0, 0]])
-    found = measure_path(plane, way, np.array([5.0, 2.0, 3.0]), np.array([9.0, 8.0, 7.0]))
-    assert (found.x, found.y) == ([3.0, 0.0, 0.0], [4.0, 4.0, 0.0])
-    assert found.path_length == pytest.approx(3 + 4)
-    assert found.path_length_full == pytest.approx(np.sqrt(153) + 4)
-    assert (found.minimum_loss, found.minimum_true_loss) == (2.0, 7.0)
-    assert found.explained_share == pytest.approx((9 + 25) / (153 + 169))
-    assert found.step_share == pytest.approx((9 + 16) / (153 + 16))
+def test_an_error_of_the_loss_comes_through():
+    with pytest.raises(ZeroDivisionError):
+        evaluate(lambda weights, _: 1 / weights, lambda number: (1 - number, None), 2)
 
 
 @pytest.fixture(scope="module")
@@ -94,19 +87,39 @@ def test_both_paths_start_at_one_point_and_hold_their_own_loss(found):
         assert abs(path.path_length - path.random_length_mean) < 4 * path.random_length_sd
 
 
-def test_two_processes_give_the_bits_of_one(found, trained_paths):
+def test_two_workers_give_the_bits_of_one(found, trained_paths):
     shared = landscape(
         trained_paths.runs, trained_paths.trajectories, study="paths", grid=3, windows=32, workers=2
     )
-    assert replace(shared, grid_s=0, workers=1) == replace(found, grid_s=0)
+    assert shared == found
 
 
-def test_another_center_and_the_principal_plane_can_be_chosen(trained_paths):
+def test_lengths_and_shares_are_those_of_the_path(found, trained_paths):
+    adam = found.paths["adam"]
+    points = trained_paths.trajectories[0].points
+    steps, moved = np.diff(points, axis=0), points - points[0]
+    shown = np.stack([adam.x, adam.y], axis=1)  # of an orthonormal plane
+    assert adam.path_length_full == pytest.approx(np.linalg.norm(steps, axis=1).sum())
+    assert adam.path_length == pytest.approx(
+        np.linalg.norm(np.diff(shown, axis=0), axis=1).sum(), rel=1e-6
+    )
+    assert adam.explained_share == pytest.approx(
+        ((shown - shown[0]) ** 2).sum() / (moved**2).sum(), rel=1e-6
+    )
+    assert adam.step_share == pytest.approx(
+        (np.diff(shown, axis=0) ** 2).sum() / (steps**2).sum(), rel=1e-6
+    )
+    assert adam.minimum_loss == min(adam.projected_loss)
+    assert adam.minimum_true_loss == min(adam.true_loss)
+
+
+def test_the_principal_plane_of_an_optimizer_without_afor(trained_paths):
     other = landscape(
-        trained_paths.runs, trained_paths.trajectories, center="adam", directions="pca", grid=3,
+        trained_paths.runs[:1], trained_paths.trajectories[:1], directions="pca", grid=3,
         windows=16, span=0.5, batch_norm="recomputed",
     )  # fmt: skip
     adam = other.paths["adam"]
+    assert other.center == "adam"
     assert (adam.x[adam.solution], adam.y[adam.solution]) == pytest.approx((0, 0), abs=1e-12)
     assert other.axis == [-0.5, 0.0, 0.5]
     assert adam.explained_share > 0.5
@@ -114,8 +127,9 @@ def test_another_center_and_the_principal_plane_can_be_chosen(trained_paths):
 
 def test_what_makes_no_landscape_is_refused(trained_paths):
     runs, ways = trained_paths.runs, trained_paths.trajectories
-    with pytest.raises(ConfigError, match='center "mars" is none of the optimizers: adam, afor'):
-        landscape(runs, ways, center="mars")
+    for windows in (1, -5):
+        with pytest.raises(ConfigError, match="at least 2"):
+            landscape(runs, ways, windows=windows)
     with pytest.raises(ConfigError, match="each of them once"):
         landscape(runs, [ways[0], ways[0]])
     with pytest.raises(ConfigError, match="a grid of 2 x 2"):
@@ -126,12 +140,12 @@ def test_what_makes_no_landscape_is_refused(trained_paths):
 
 
 def test_a_landscape_comes_back_from_its_json(found):
-    assert read_landscape(json.loads(landscape_json(found)), "file") == found
+    assert read_landscape(json.loads(json.dumps(content_of(found))), "file") == found
 
 
 def test_a_loss_that_is_not_finite_is_written_as_null(bowl):
     broken = replace(bowl, loss=[[float("inf")] * 5, *bowl.loss[1:]])
-    content = json.loads(landscape_json(broken), parse_constant=lambda name: pytest.fail(name))
+    content = json.loads(json.dumps(content_of(broken), allow_nan=False))
     assert content["loss"][0] == [None] * 5
     assert np.isnan(read_landscape(content, "file").loss[0]).all()
 

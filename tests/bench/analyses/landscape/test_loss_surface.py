@@ -1,4 +1,4 @@
-import pickle
+import copy
 
 import numpy as np
 import pytest
@@ -7,7 +7,6 @@ from torch.nn.functional import cross_entropy
 
 from afor.bench.analyses.landscape.loss_surface import LossSurface
 from afor.bench.analyses.landscape.trajectories import unflatten
-from afor.bench.common.errors import ConfigError
 from afor.bench.training.batches import make_normalize
 
 
@@ -64,25 +63,11 @@ def test_batch_norm_takes_given_or_recomputed_statistics(trained_paths, last):
     wrong = last[1] + 1.0  # buffers are no part of what is recomputed
     assert recomputed(last[0], wrong) == recomputed(*last)
     assert fixed(last[0], wrong) != fixed(*last)
-    assert fixed.norm_layers == 3
 
 
-def test_a_surface_repeats_itself_and_travels_without_its_windows(trained_paths, last):
+def test_a_surface_repeats_itself_and_a_copy_does_not_disturb_it(trained_paths, last):
     surface = LossSurface(trained_paths.runs[1], windows=64)
     first = surface(*last)
-    surface(last[0] * 2, last[1])
+    assert copy.deepcopy(surface)(last[0] * 2, last[1]) != first
     assert surface(*last) == first
-    sent = pickle.dumps(surface)
-    assert len(sent) < 50_000
-    assert pickle.loads(sent)(*last) == first
     assert sum(int(np.prod(shape)) for shape in surface.shapes) == len(last[0])
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [({"windows": 1}, "at least 2"), ({"windows": -5}, "at least 2"),
-     ({"batch_norm": "train"}, "Accepted: fixed, recomputed")],
-)  # fmt: skip
-def test_what_makes_no_loss_is_refused(trained_paths, options, words):
-    with pytest.raises(ConfigError, match=words):
-        LossSurface(trained_paths.runs[1], **options)

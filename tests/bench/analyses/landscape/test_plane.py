@@ -73,11 +73,6 @@ def test_a_projection_is_the_nearest_point_of_the_plane(kind):
     assert plane.directions @ rest[0] == pytest.approx([0.0, 0.0], abs=1e-12)
 
 
-def test_unknown_directions_are_refused_with_the_known_ones():
-    with pytest.raises(ConfigError, match="Accepted: random, filter, pca"):
-        make_plane("hessian", CENTER, np.zeros((2, 40)), SHAPES, 0)
-
-
 def test_the_principal_plane_of_a_planar_path_keeps_all_of_it():
     basis = gram_schmidt(RNG.standard_normal((2, 40)))
     path = CENTER + RNG.standard_normal((9, 2)) @ basis

@@ -1,21 +1,20 @@
 from dataclasses import replace
 
-from afor.bench.analyses.landscape.views import describe, findings
+from afor.bench.analyses.landscape.views import findings, landscape_table
 
 
-def test_the_description_says_how_the_numbers_were_made(bowl):
-    text = describe(bowl)
+def test_the_table_says_how_the_numbers_were_made(bowl):
+    table = landscape_table(bowl)
     for words in (
-        "made up: deap, eegnet, fold 1, draw 2; center: AFOR's solution",
-        "two random directions, made orthonormal, seed 7; 1,724 weights",
-        "512 of 9,000 training windows, evaluation mode, batch norm (3 layers): statistics of the",
-        "5 x 5 from -2 to 2; all losses in 61 s on 2 cores",
+        "made up: deap, eegnet, fold 1, repetition 2; random directions of 1,724 weights, seed 7, "
+        "around",
+        "5 x 5 points from -2 to 2; 512 of 9,000 training windows in evaluation mode; batch norm",
     ):
-        assert words in text
-    rows = {line.split()[0]: line.split() for line in text.splitlines() if line}
-    assert rows["Adam"][1:] == ["2.0000", "2.5000", "2.500", "40.000", "0.12", "%", "0.06", "%",
-                                "2"]  # fmt: skip
-    assert rows["AFOR"][1:3] == ["1.0000", "1.5000"]
+        assert words in table.notes[0]
+    ours = {(r["measure"], r["optimizer"]): r["value"] for r in table.records[-12:]}
+    assert ours["minimum_loss", "adam"] == 2.0
+    assert ours["path_length_full", "adam"] == 40.0
+    assert ours["explained_percent", "afor"] == 100 * 0.0023
 
 
 def test_the_findings_say_what_the_plane_does_not_show(bowl):

@@ -2,8 +2,7 @@ import json
 
 import pytest
 
-from afor.bench.analyses.landscape.record import landscape_json
-from afor.bench.analyses.landscape.trajectories import save_trajectories
+from afor.bench.analyses.landscape.record import content_of
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.store.files import write_results
 
@@ -15,43 +14,39 @@ def small(trained_paths, monkeypatch):
 
 
 def test_one_command_trains_measures_and_draws(call, small, tmp_path):
-    data, picture, paths = (tmp_path / name for name in ("l.json", "l.png", "p.npz"))
-    result = call("analyse", "landscape", *small, "--paths", paths, "-o", data, "-o", picture)
-    assert "paths: synthetic, eegnet, fold 0, draw 0; center: AFOR's solution" in result.stdout
+    data, picture = (tmp_path / name for name in ("l.json", "l.png"))
+    result = call("analyse", "landscape", *small, "-o", data, "-o", picture)
+    assert "paths: synthetic, eegnet, fold 0, repetition 0; random directions" in result.stdout
     assert "16 of" in result.stdout
-    assert result.stdout.rstrip().endswith(f"{data}\n{picture}")
-    assert "training adam: 0 of 3" in result.stderr
+    assert f"{data}\n{picture}\n" in result.stderr
+    assert "training: adam\ntraining: afor\n" in result.stderr
     assert f"Next: afor figure landscape {data}" in result.stderr
     assert picture.stat().st_size > 5000
     content = json.loads(data.read_text())
     assert list(content["paths"]) == ["adam", "afor"]
 
-    again = call(
-        "analyse", "landscape", *small, "--paths", paths, "-o", data, "--directions", "pca"
-    )  # fmt: skip
-    assert "training" not in again.stderr  # the paths were kept
-    redrawn = json.loads(data.read_text())
+    again = call("analyse", "landscape", *small, "--directions", "pca", "--json")
+    redrawn = json.loads(again.stdout)
     assert redrawn["directions"] == "pca"
-    assert redrawn["paths"]["afor"]["true_loss"] == pytest.approx(
-        content["paths"]["afor"]["true_loss"]
-    )
+    # Trained again, the paths are the same.
+    assert redrawn["paths"]["afor"]["true_loss"] == content["paths"]["afor"]["true_loss"]
     call("figure", "landscape", data, "-o", tmp_path / "again.pdf")
     assert "path in the plane" in call("table", "landscape", data).stdout
 
 
-def test_optimizers_of_other_seeds_are_refused(refuse, small, trained_paths, tmp_path, monkeypatch):
+def test_optimizers_of_other_seeds_are_refused(refuse, small, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    paths = tmp_path / "p.npz"
-    save_trajectories(paths, trained_paths.trajectories, 0)
-    chosen = ["--optimizer", "adam_seed_1", "--optimizer", "afor", "--paths", paths]
+    chosen = ["--optimizer", "adam_seed_1", "--optimizer", "afor"]
     assert "same weights" in refuse("analyse", "landscape", *small, *chosen)
 
 
 def test_mistakes_are_told_before_the_work(call, refuse, small, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    work = "afor.bench.cli.analyses.landscape.record_trajectory"
+    work = "afor.bench.cli.analyses.replays.record_trajectory"
     monkeypatch.setattr(work, lambda *_: pytest.fail("trained before the mistake was told"))
-    assert ".json, .pdf, .svg, .png" in refuse("analyse", "landscape", *small, "-o", "x.gif")
+    assert "writes .json, .md, .tex, .csv, .txt, .pdf, .svg, .png files" in refuse(
+        "analyse", "landscape", *small, "-o", "x.gif"
+    )
     assert 'Did you mean "afor"' in refuse("analyse", "landscape", *small, "--optimizer", "afro")
     assert "no fold 9" in refuse("analyse", "landscape", *small, "--fold", 9)
     assert "a grid of 2 x 2" in refuse("analyse", "landscape", *small, "--grid", 2)
@@ -72,7 +67,7 @@ def test_mistakes_are_told_before_the_work(call, refuse, small, tmp_path, monkey
 def test_the_report_takes_a_landscape_in(call, refuse, bowl, tmp_path):
     results, data, page = (tmp_path / name for name in ("r.json", "l.json", "report.html"))
     write_results(results, *simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["bci2a"]))
-    data.write_text(landscape_json(bowl))
+    data.write_text(json.dumps(content_of(bowl)))
     call("report", results, "-o", page, "--landscape", data)
     html = page.read_text()
     assert 'href="#landscape"' in html
@@ -80,5 +75,5 @@ def test_the_report_takes_a_landscape_in(call, refuse, bowl, tmp_path):
     assert "keeps 0.12 % to 0.23 % of the squared" in html
     call("report", results, "-o", page)
     assert "landscape" not in page.read_text().lower()
-    data.write_text(landscape_json(bowl)[:-20])
+    data.write_text(data.read_text()[:-20])
     assert "cannot be read as JSON" in refuse("report", results, "-o", page, "--landscape", data)

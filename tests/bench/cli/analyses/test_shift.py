@@ -24,7 +24,7 @@ def test_the_verdict_has_four_links_and_a_figure(study, tmp_path) -> None:
     assert (tmp_path / "shift.png").is_file()
     for name in ("residual", "agreement", "score", "β₂"):
         assert f"\n  {name}" in done.stdout
-    assert "1 at a time for 4 batches; score statistics: paper" in done.stdout
+    assert "every 4 batches; score statistics: paper" in done.stdout
     assert "Next: afor analyse shift tiny.toml --statistics calibrated" in done.stderr
     as_json = runner.invoke(
         app, ["analyse", "shift", study, *small, "--statistics", "calibrated", "--json"]
@@ -37,7 +37,7 @@ def test_the_verdict_has_four_links_and_a_figure(study, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["-o", "shift.txt"], "this command writes .pdf, .svg, .png files"),
+        (["-o", "shift.txt"], "this command writes .json, .pdf, .svg, .png files"),
         (["--rounds", "1", "--batches-per-block", "1"], "Raise --rounds"),
         (["--dataset", "deap"], "no data set"),
     ],

@@ -21,7 +21,7 @@ runner = CliRunner()
 def parts(tiny, monkeypatch):
     """Two halves of a study, a store each."""
     monkeypatch.chdir(tiny.folder)
-    tiny.write(subjects=3, draws=1)
+    tiny.write(subjects=3, repetitions=1)
     paths = []
     for number in (1, 2):
         paths.append(Path(f"part-{number}.db"))
@@ -123,7 +123,8 @@ def test_only_files_of_export_are_exported_again(parts):
         "key missing": "\n".join(line.rpartition(",")[0] for line in text.splitlines()),
     }
     rows = list(csv.DictReader(io.StringIO(text)))
-    faults["steps = 'many': expected a number"] = to_csv([rows[0] | {"steps": "many"}])
+    wrong = "steps = 'many': Input should be a valid integer"
+    faults[wrong] = to_csv([rows[0] | {"steps": "many"}])
     for message, content in faults.items():
         Path("changed.csv").write_text(content)
         result = runner.invoke(app, ["export", "changed.csv", "-o", "again.csv"])

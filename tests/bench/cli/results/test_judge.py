@@ -134,8 +134,8 @@ def test_a_stores_numbers_in_other_tables_give_the_stores_evidence(
     call("run", "tiny.toml")
     call("export", "tiny", "-o", "runs.csv")
     rows = read_rows(tmp_path / "runs.csv")
-    methods = sorted({row["optimizer"] for row in rows})
-    by_place = {(r["optimizer"], r["test_subjects"], r["draw"]): r["accuracy"] for r in rows}
+    methods = sorted({row["method"] for row in rows})
+    by_place = {(r["method"], r["test_subjects"], r["repetition"]): r["accuracy"] for r in rows}
     places = sorted({key[1:] for key in by_place})
     with (tmp_path / "wide.csv").open("w", newline="") as file:
         writer = csv.writer(file)

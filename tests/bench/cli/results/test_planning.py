@@ -15,7 +15,7 @@ PHYSIONET = Path(__file__).parents[4] / "docs" / "results" / "physionet" / "runs
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    runs, expected = simulate_results(GAINS, datasets=["bci2a"], draws=2)
+    runs, expected = simulate_results(GAINS, datasets=["bci2a"], repetitions=2)
     timed = [replace(run, elapsed_s=30.0) for run in runs]
     path = tmp_path_factory.mktemp("pilot") / "pilot.json"
     write_results(path, timed, expected)
@@ -33,7 +33,7 @@ def test_power_says_where_the_noise_comes_from(call, results):
     (afor,) = [
         row
         for row in json.loads(call("power", results, "--json").stdout)["comparisons"]
-        if row["optimizer"] == "afor"
+        if row["method"] == "afor"
     ]
     whole = afor["subject_sd"] ** 2 + afor["repetition_sd"] ** 2 / 2
     assert afor["sd"] == pytest.approx(math.sqrt(whole))
@@ -51,7 +51,7 @@ def test_power_plans_from_a_pilot(call, results, tmp_path):
 def test_power_gives_json_without_infinities(call, results):
     content = json.loads(call("power", results, "--json", "--family", "1").stdout)
     assert content["chosen"] == {
-        "dataset": "bci2a", "backbone": "eegnet", "metric": "accuracy", "optimizer": "afor",
+        "dataset": "bci2a", "backbone": "eegnet", "metric": "accuracy", "method": "afor",
         "baseline": "adam", "family": 1, "power": 0.8,
     }  # fmt: skip
     difference, equivalence = content["goals"]
@@ -59,7 +59,7 @@ def test_power_gives_json_without_infinities(call, results):
     assert equivalence["effect"] == 0
     cheapest = difference["cheapest"]
     assert cheapest["seconds"] == pytest.approx(
-        2 * cheapest["folds"] ** 2 * cheapest["draws"] * 30 / 9
+        2 * cheapest["folds"] ** 2 * cheapest["repetitions"] * 30 / 9
     )
     at_cheapest = [row for row in difference["grid"] if row["folds"] == 100]
     assert all(0 <= row["power"] <= 1 for row in at_cheapest)
@@ -67,7 +67,7 @@ def test_power_gives_json_without_infinities(call, results):
 
 def test_power_of_a_pilot_with_one_draw_plans_one_draw(call, tmp_path):
     path = tmp_path / "one.json"
-    made = simulate_results({"adam": 0.0, "afor": 0.0}, datasets=["bci2a"], draws=1)
+    made = simulate_results({"adam": 0.0, "afor": 0.0}, datasets=["bci2a"], repetitions=1)
     write_results(path, *made)
     words = call("power", str(path)).stdout
     assert "cannot tell what further ones bring" in words
@@ -94,11 +94,11 @@ def test_the_wanted_power_is_marked(call, results):
     [
         (["--power", "1.5"], "--power 1.5: expected a number between 0.05 and 0.99."),
         (["--effect", "-1"], "--effect -1: expected a difference in points, more than 0."),
-        (["--optimizer", "aphor"], "--optimizer cannot be 'aphor'."),
+        (["--method", "aphor"], "--method cannot be 'aphor'."),
         (["--baseline", "adm"], "--baseline cannot be 'adm'."),
         (["--metric", "accurate"], "No run has the metric 'accurate'. Did you mean 'accuracy'?"),
-        (["--dataset", "deap"], "No comparison of an optimizer with 'adam' on deap/*"),
-        (["--output", "p.doc"], "p.doc: this command writes .pdf, .svg, .png files."),
+        (["--dataset", "deap"], "No result for deap/*. Here: bci2a/eegnet."),
+        (["--output", "p.doc"], "p.doc: this command writes .json, .pdf, .svg, .png files."),
     ],
 )
 def test_power_refuses_bad_input_in_one_sentence(refuse, results, arguments, reason):
@@ -127,5 +127,5 @@ def test_plan_says_what_a_study_can_decide(call, refuse, results, tmp_path, smal
 @pytest.mark.skipif(not PHYSIONET.exists(), reason="the repository's results are not here")
 def test_the_physionet_study_is_assessed(call):
     content = json.loads(call("power", str(PHYSIONET), "--json", "--family", "1").stdout)
-    afor = next(r for r in content["comparisons"] if r["optimizer"] == "afor")
+    afor = next(r for r in content["comparisons"] if r["method"] == "afor")
     assert afor["minimum_effect"] == pytest.approx(0.0164, abs=0.0005)

@@ -13,7 +13,7 @@ runner = CliRunner()
 def test_a_report_is_written_and_named(tmp_path):
     results = tmp_path / "r.json"
     write_results(
-        results, *simulate_results({"adam": 0, "afor": 0.05}, datasets=["bci2a"], draws=1)
+        results, *simulate_results({"adam": 0, "afor": 0.05}, datasets=["bci2a"], repetitions=1)
     )
     target = tmp_path / "new" / "page.html"
     arguments = ["report", str(results), "-o", str(target), "--static"]
@@ -21,7 +21,7 @@ def test_a_report_is_written_and_named(tmp_path):
     assert result.exit_code == 0, result.output
     assert str(target) in result.stdout
     html = target.read_text("utf-8")
-    assert "<title>Optimizers across subjects</title>" in html
+    assert "<title>Methods across subjects</title>" in html
     assert "<script" not in html
     content = json.loads(runner.invoke(app, [*arguments, "--json"]).stdout)
     assert content["file"] == str(target)

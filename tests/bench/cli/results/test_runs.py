@@ -14,14 +14,14 @@ runner = CliRunner()
 def ended(tiny, monkeypatch):
     """A study with good and bad runs, in the folder of the command."""
     monkeypatch.chdir(tiny.folder)
-    tiny.write(optimizers=("a", "raiser", "diverger"), subjects=3, draws=1)
+    tiny.write(optimizers=("a", "raiser", "diverger"), subjects=3, repetitions=1)
     tiny.run_inline()
     return tiny
 
 
 def keys_of(tiny, optimizer):
     with open_store(tiny.store) as store:
-        return [cell.key for cell in store.runs() if cell.optimizer == optimizer]
+        return [cell.key for cell in store.runs() if cell.method == optimizer]
 
 
 def test_failures_are_listed_one_a_line_with_key_place_and_reason(ended):
@@ -29,7 +29,10 @@ def test_failures_are_listed_one_a_line_with_key_place_and_reason(ended):
     lines = result.stdout.splitlines()
     assert len(lines) == 6
     first = keys_of(ended, "raiser")[0][:12]
-    assert f"{first}  failed    synthetic × tiny × raiser, fold 0, draw 0: RuntimeError" in lines[0]
+    assert (
+        f"{first}  failed    synthetic × tiny × raiser, fold 0, repetition 0: RuntimeError"
+        in lines[0]
+    )
     assert "diverged  synthetic × tiny × diverger" in lines[1]
     assert f"Next: afor store show tiny {first}" in result.stderr
     rows = json.loads(runner.invoke(app, ["store", "failures", "tiny", "--json"]).stdout)
@@ -48,7 +51,7 @@ def test_retry_forgets_failed_runs_alone_and_diverged_ones_stay_results(ended):
 
 def test_a_study_without_failures_says_so(tiny, monkeypatch):
     monkeypatch.chdir(tiny.folder)
-    tiny.write(subjects=3, draws=1)
+    tiny.write(subjects=3, repetitions=1)
     tiny.run_inline()
     result = runner.invoke(app, ["store", "failures", "tiny"])
     assert result.stdout == "No run failed or diverged.\n"
@@ -57,7 +60,7 @@ def test_a_study_without_failures_says_so(tiny, monkeypatch):
 def test_show_finds_a_run_in_any_store_here_or_in_the_one_that_is_named(ended):
     key = keys_of(ended, "a")[0]
     other = ended.folder / "elsewhere.db"
-    ended.write(optimizers=("b",), subjects=3, draws=1)
+    ended.write(optimizers=("b",), subjects=3, repetitions=1)
     ended.run_inline(other)
     assert f"key        {key}" in runner.invoke(app, ["store", "show", key[:12]]).stdout
     for words in (["tiny", key[:12]], ["results/tiny.db", key[:12]]):
@@ -86,7 +89,7 @@ def test_verify_repeats_one_run_by_its_key(ended):
         app, ["store", "verify", "tiny", "--key", key[:12], "-j", "1", "--trust"]
     )
     assert result.exit_code == 0, result.output
-    assert f"same bits  {key[:12]}  synthetic × tiny × a, fold 1, draw 0" in result.stdout
+    assert f"same bits  {key[:12]}  synthetic × tiny × a, fold 1, repetition 0" in result.stdout
     assert "1 of 1 repeated runs gave the same bits." in result.stdout
     assert "Training 1 of its runs again, 1 at once." in result.stderr
     assert "Next: afor export tiny" in result.stderr

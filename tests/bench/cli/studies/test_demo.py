@@ -13,7 +13,7 @@ def test_the_demo_is_a_study_of_seven_optimizers_with_real_folds_and_draws(tiny)
     names = [o.name for o in study.optimizers]
     assert [name for name in names if name != "adam_seed_1"] == list(PAPER_OPTIMIZERS)
     assert "adam_seed_1" in names  # the A/A control that gives the noise floor
-    assert {(e.folds, e.draws) for e in plan.expected()} == {(10, 1)}
+    assert {(e.folds, e.repetitions) for e in plan.expected()} == {(10, 1)}
     assert len(plan.runs) == 8 * 10
     for other, use in (("demo-synthetic", "synthetic"), ("demo-people", "physionet_mi")):
         assert [o.name for o in load_study(other).optimizers] == names
@@ -23,7 +23,7 @@ def test_the_demo_is_a_study_of_seven_optimizers_with_real_folds_and_draws(tiny)
 def test_the_demo_ends_with_the_table_and_resumes(tiny, monkeypatch):
     monkeypatch.chdir(tiny.folder)
     # The demo itself takes minutes; here its study is one of milliseconds.
-    tiny.write(name="demo", optimizers=("adam", "afor"), subjects=3, draws=1)
+    tiny.write(name="demo", optimizers=("adam", "afor"), subjects=3, repetitions=1)
     text = tiny.file.read_text()
     monkeypatch.setattr(config, "preset_text", lambda _name: text)
     first = tiny.call(command="demo", study="--jobs=2")

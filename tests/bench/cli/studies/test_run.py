@@ -43,7 +43,7 @@ def here(tiny, monkeypatch):
 
 
 def test_json_is_one_object_on_stdout_and_all_else_goes_to_stderr(here):
-    here.write(subjects=3, draws=1)
+    here.write(subjects=3, repetitions=1)
     result = runner.invoke(app, ["run", str(here.file), "--json"])
     assert result.exit_code == 0
     content = json.loads(result.stdout)
@@ -58,12 +58,13 @@ def test_json_is_one_object_on_stdout_and_all_else_goes_to_stderr(here):
         "failed": 0,
         "trained": 6,
         "report": "results/tiny.html",
+        "notes": [],
     }
     assert "Next: open results/tiny.html" in result.stderr
 
 
 def test_a_run_ends_with_the_verdict_and_the_report_that_judge_and_report_give(here):
-    here.write(subjects=3, draws=1)
+    here.write(subjects=3, repetitions=1)
     result = runner.invoke(app, ["run", str(here.file)])
     table = runner.invoke(app, ["table", "main", "results/tiny.db"])
     assert table.stdout.strip() in result.stdout
@@ -73,7 +74,7 @@ def test_a_run_ends_with_the_verdict_and_the_report_that_judge_and_report_give(h
 
 
 def test_without_a_report_the_verdict_is_printed_alone(here):
-    here.write(subjects=3, draws=1)
+    here.write(subjects=3, repetitions=1)
     result = runner.invoke(app, ["run", str(here.file), "--no-report"])
     assert "Undecided: no difference between b and a is shown" in result.stdout
     assert "Next: afor judge results/tiny.db" in result.stderr
@@ -81,7 +82,7 @@ def test_without_a_report_the_verdict_is_printed_alone(here):
 
 
 def test_one_optimizer_has_no_verdict_and_the_reason_is_said(here):
-    here.write(optimizers=("a",), subjects=3, draws=1)
+    here.write(optimizers=("a",), subjects=3, repetitions=1)
     result = runner.invoke(app, ["run", str(here.file)])
     assert result.exit_code == 0
     assert "There is no verdict: There is nothing to compare" in result.stderr
@@ -89,16 +90,16 @@ def test_one_optimizer_has_no_verdict_and_the_reason_is_said(here):
 
 
 def test_the_report_concerns_the_study_that_ran_and_no_other_of_its_store(here):
-    here.write(optimizers=("a", "c"), subjects=3, draws=1)
+    here.write(optimizers=("a", "c"), subjects=3, repetitions=1)
     runner.invoke(app, ["run", str(here.file), "--store", "both.db"])
-    here.write(name="second", subjects=3, draws=1)
+    here.write(name="second", subjects=3, repetitions=1)
     result = runner.invoke(app, ["run", str(here.file), "--store", "both.db"])
     assert "between b and a" in result.stdout
     assert "Others" not in result.stdout
 
 
 def test_failed_runs_give_exit_code_1_and_lead_to_the_list_of_failures(here):
-    here.write(optimizers=("a", "raiser"), subjects=3, draws=1)
+    here.write(optimizers=("a", "raiser"), subjects=3, repetitions=1)
     result = runner.invoke(app, ["run", str(here.file), "--store", "mine.db"])
     assert result.exit_code == 1
     assert "tiny: 6 runs: 3 done, 3 failed (6 trained now) in mine.db" in result.stdout
@@ -107,21 +108,21 @@ def test_failed_runs_give_exit_code_1_and_lead_to_the_list_of_failures(here):
 
 
 def test_diverged_runs_are_a_result_and_no_failure(here):
-    here.write(optimizers=("diverger",), subjects=3, draws=1)
+    here.write(optimizers=("diverger",), subjects=3, repetitions=1)
     result = runner.invoke(app, ["run", str(here.file)])
     assert result.exit_code == 0
     assert "0 done, 3 diverged" in result.stdout
 
 
 def test_a_shard_names_its_store_and_the_merge_that_follows(here):
-    here.write(subjects=3, draws=1)
+    here.write(subjects=3, repetitions=1)
     result = runner.invoke(app, ["run", str(here.file), "--shard", "2/3"])
     assert "2 runs: 2 done (2 trained now) in results/tiny.part-2-of-3.db" in result.stdout
     assert "Next: afor store merge results/tiny.db results/tiny.part-2-of-3.db" in result.stderr
 
 
 def test_the_search_of_rates_prints_them_and_names_the_study_that_takes_them(here):
-    here.write(subjects=3, draws=1, best_lr=3e-3, extra="search = { grid = [1e-3, 3e-3] }")
+    here.write(subjects=3, repetitions=1, best_lr=3e-3, extra="search = { grid = [1e-3, 3e-3] }")
     result = runner.invoke(app, ["run", str(here.file)])
     assert result.exit_code == 0, result.output
     assert "learning rate of synthetic × tiny × a: 0.003" in result.stdout
@@ -130,7 +131,7 @@ def test_the_search_of_rates_prints_them_and_names_the_study_that_takes_them(her
 
 def test_workers_are_as_many_as_cores_hold_runs_and_threads_come_from_the_study(here, monkeypatch):
     monkeypatch.setattr("afor.bench.cli.studies.run.cores", lambda: 7)
-    here.write(subjects=3, draws=1, extra="threads = 3")
+    here.write(subjects=3, repetitions=1, extra="threads = 3")
     runner.invoke(app, ["run", str(here.file)])
     runner.invoke(app, ["run", str(here.file), "-j", "5"])
     monkeypatch.setattr("afor.bench.cli.studies.run.cores", lambda: 2)

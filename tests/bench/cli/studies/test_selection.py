@@ -1,6 +1,7 @@
 import pytest
 
-from afor.bench.cli.studies.selection import resolve_study
+from afor.bench.cli.studies.run import _results_command
+from afor.bench.cli.studies.selection import resolve_study, step_timer
 from afor.bench.common.errors import ConfigError
 from afor.bench.store.database import open_or_create
 
@@ -37,3 +38,15 @@ def test_code_that_a_store_names_needs_trust(stored, small_study):
     with pytest.raises(ConfigError, match="--trust"):
         resolve_study("demo-changed")
     assert resolve_study("demo-changed", trust=True).trainer == "mine:train"
+
+
+def test_the_timing_of_many_networks_is_said_once(capsys):
+    timer = step_timer()
+    for what in ("eegnet with adam", "eegnet with afor"):
+        timer._announce(what)
+    assert capsys.readouterr().err.count("Timing steps") == 1
+
+
+def test_a_study_of_beta2_leads_to_its_analysis(tmp_path):
+    assert _results_command("headroom", tmp_path / "h.db").startswith("afor analyse headroom ")
+    assert _results_command("lr-search", tmp_path / "h.db") == ""

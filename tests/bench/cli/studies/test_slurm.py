@@ -35,7 +35,7 @@ def environment_with(tiny, **programs: str) -> dict[str, str]:
 
 
 def test_an_array_of_shards_and_a_merge_give_the_whole_study(tiny):
-    tiny.write(subjects=3, draws=1)
+    tiny.write(subjects=3, repetitions=1)
     done = subprocess.run(
         ["sbatch", "--array=1-2", RECIPES / "shards.sh", str(tiny.file)],
         cwd=tiny.folder, env=environment_with(tiny, sbatch=ARRAY, srun='exec "$@"'),

@@ -42,7 +42,7 @@ def test_a_printed_study_has_a_name_of_its_own_and_keeps_its_comments(tiny):
 
 
 def test_the_command_after_a_plan_keeps_what_changes_the_answer(tiny):
-    tiny.write(subjects=3, draws=1)
+    tiny.write(subjects=3, repetitions=1)
     asked = ["--device", "cpu", "--store", "other.db", "--trust", "--epochs", "3"]
     planned = tiny.call(*asked, "-j", "1", command="plan")
     expected = "--epochs 3 --store other.db --trust --device cpu --jobs 1"
@@ -58,23 +58,23 @@ def test_a_plan_answers_in_a_few_lines_whatever_the_size_of_the_study(tmp_path, 
 
 @pytest.mark.usefixtures("train_here")
 def test_the_plan_of_a_study_that_has_ended_leads_to_what_is_left(tiny):
-    tiny.write(subjects=3, draws=1)
+    tiny.write(subjects=3, repetitions=1)
     tiny.call()
     assert tiny.call(command="plan").endswith("Next: afor judge results/tiny.db\n")
-    tiny.write(optimizers=("a", "raiser"), subjects=3, draws=1)
+    tiny.write(optimizers=("a", "raiser"), subjects=3, repetitions=1)
     tiny.call(code=1)
     assert tiny.call(command="plan").endswith("Next: afor store failures results/tiny.db\n")
 
 
 def test_a_study_goes_from_nothing_to_results_one_command_after_another(tiny):
-    tiny.write(optimizers=("adam", "afor"), subjects=3, draws=2)
+    tiny.write(optimizers=("adam", "afor"), subjects=3, repetitions=2)
     planned = tiny.call(command="plan")
     assert "12 runs" in planned
     assert "1 / 1 / 1 to train / validate / test" in planned
     assert "not known before the first run" in planned
     assert "Next: afor run" in planned
     assert "synthetic × tiny × afor" not in planned
-    assert "synthetic × tiny × afor: 3 folds × 2 draws, lr" in tiny.call(
+    assert "synthetic × tiny × afor: 3 folds × 2 repetitions, lr" in tiny.call(
         "--details", command="plan"
     )
     content = json.loads(tiny.call("--json", command="plan"))
@@ -90,7 +90,7 @@ def test_a_study_goes_from_nothing_to_results_one_command_after_another(tiny):
 
 @pytest.mark.usefixtures("train_here")
 def test_show_verify_and_export_work_on_the_same_store(tiny):
-    tiny.write(optimizers=("a", "raiser"), subjects=3, draws=1)
+    tiny.write(optimizers=("a", "raiser"), subjects=3, repetitions=1)
     tiny.call("-j", "2", code=1)
     rows = list(csv.DictReader(tiny.call(command="export").splitlines()))
     assert len(rows) == 6
@@ -119,7 +119,7 @@ def test_show_verify_and_export_work_on_the_same_store(tiny):
 def test_verify_finds_a_number_that_does_not_come_back(tiny):
     from afor.bench.store.database import open_store
 
-    tiny.write(optimizers=("a",), subjects=3, draws=1)
+    tiny.write(optimizers=("a",), subjects=3, repetitions=1)
     tiny.call()
     with open_store(tiny.store, write=True) as store:
         contents = [c.replace(b'"steps":1', b'"steps":7') for c in store.contents()]
@@ -134,7 +134,7 @@ def test_verify_finds_a_number_that_does_not_come_back(tiny):
 
 @pytest.mark.usefixtures("train_here")
 def test_shards_run_apart_and_merge_into_one_store(tiny):
-    tiny.write(draws=2)
+    tiny.write(repetitions=2)
     for number in (1, 2):
         text = tiny.call("--shard", f"{number}/2")
         assert f"10 trained now) in results/tiny.part-{number}-of-2.db" in text
@@ -150,7 +150,7 @@ def test_shards_run_apart_and_merge_into_one_store(tiny):
 
 @pytest.mark.usefixtures("train_here")
 def test_a_part_of_a_study_is_said_to_be_incomplete_and_gets_no_verdict(tiny):
-    tiny.write(optimizers=("a", "b", "c"), subjects=3, draws=1)
+    tiny.write(optimizers=("a", "b", "c"), subjects=3, repetitions=1)
     tiny.call("--shard", "1/2")
     judged = tiny.call(command="judge", study="results/tiny.part-1-of-2.db")
     assert "Incomplete: 3 of 3 conditions lack 4 runs." in judged
@@ -162,8 +162,9 @@ def test_a_part_of_a_study_is_said_to_be_incomplete_and_gets_no_verdict(tiny):
     [
         (["--shard", "3/2"], "expected i/n"),
         (["--scheduler", "tcp://x:1", "--time-limit", "3"], "--time-limit does not work"),
-        (["--lr-per-optimizer", "--shard", "1/2"], "--lr-from"),
+        (["--lr", "each", "--shard", "1/2"], "--lr-from"),
         (["--lr-from", "nothing"], "no results"),
+        (["--lr", "fast"], "expected a number above 0"),
         (["--root", "deap=/data"], "expected NAME=FOLDER with a data set of the study: synthetic"),
     ],
 )

@@ -5,7 +5,7 @@ from scipy.signal import butter, sosfiltfilt
 
 from afor.bench.common.errors import DataError
 from afor.bench.data.datasets import bci2a
-from afor.bench.data.datasets.bci2a import Bci2aSettings, find_subjects, load_subject
+from afor.bench.data.datasets.bci2a import DATASET, Bci2aSettings
 from afor.bench.data.loading import open_windows
 from afor.bench.data.stand_ins import bci2a_session, write_gdf
 
@@ -69,7 +69,7 @@ def test_a_trial_is_cut_half_a_second_after_the_cue_and_then_filtered(tmp_path, 
     write_training(tmp_path, session)
     signal, events, classes = session
     cue = next(position for position, code, _ in events if 769 <= code <= 772)
-    recording = load_subject(tmp_path, "A01", Bci2aSettings(sessions="T"))
+    recording = DATASET.load(tmp_path, "A01", Bci2aSettings(sessions="T"))
     piece = signal[9, cue + 125 : cue + 875]
     sos = butter(5, [0.3, 50], "bandpass", fs=250, output="sos")
     np.testing.assert_allclose(recording.trials[0, 9], sosfiltfilt(sos, piece), atol=0.02)
@@ -80,7 +80,7 @@ def test_a_trial_is_cut_half_a_second_after_the_cue_and_then_filtered(tmp_path, 
 def test_filtering_first_works_between_the_gaps_and_gives_other_numbers(tmp_path, session):
     write_training(tmp_path, session)
     cut_first, filter_first = (
-        load_subject(tmp_path, "A01", Bci2aSettings(sessions="T", filter_scope=scope))
+        DATASET.load(tmp_path, "A01", Bci2aSettings(sessions="T", filter_scope=scope))
         for scope in ("trial", "continuous")
     )
     signal, events, _ = session
@@ -95,8 +95,8 @@ def test_filtering_first_works_between_the_gaps_and_gives_other_numbers(tmp_path
 
 def test_marked_trials_are_kept_by_default_and_dropped_on_request(tmp_path, session):
     write_training(tmp_path, session)
-    kept = load_subject(tmp_path, "A01", Bci2aSettings(sessions="T"))
-    dropped = load_subject(tmp_path, "A01", Bci2aSettings(sessions="T", drop_rejected=True))
+    kept = DATASET.load(tmp_path, "A01", Bci2aSettings(sessions="T"))
+    dropped = DATASET.load(tmp_path, "A01", Bci2aSettings(sessions="T", drop_rejected=True))
     assert len(kept.trials) == len(dropped.trials) + 1
     assert sorted(set(kept.trial_ids) - set(dropped.trial_ids)) == [7]
     assert "session T: 1 trials marked as artifacts, kept" in kept.notes
@@ -105,17 +105,17 @@ def test_marked_trials_are_kept_by_default_and_dropped_on_request(tmp_path, sess
 def test_a_count_of_marked_trials_other_than_the_published_is_noted(tmp_path, session, monkeypatch):
     write_training(tmp_path, session)
     monkeypatch.setattr(bci2a, "TRIALS", 12)
-    notes = load_subject(tmp_path, "A01", Bci2aSettings(sessions="T")).notes
+    notes = DATASET.load(tmp_path, "A01", Bci2aSettings(sessions="T")).notes
     assert "session T: 15 marked trials are published" in notes
     monkeypatch.setitem(bci2a.MARKED, "A01T", 1)
-    assert len(load_subject(tmp_path, "A01", Bci2aSettings(sessions="T")).notes) == 1
+    assert len(DATASET.load(tmp_path, "A01", Bci2aSettings(sessions="T")).notes) == 1
 
 
 def test_an_event_table_out_of_order_reads_the_same(tmp_path, session):
     write_training(tmp_path, session)
-    expected = load_subject(tmp_path, "A01", Bci2aSettings(sessions="T"))
+    expected = DATASET.load(tmp_path, "A01", Bci2aSettings(sessions="T"))
     write_training(tmp_path, session, events=session[1][::-1])
-    again = load_subject(tmp_path, "A01", Bci2aSettings(sessions="T"))
+    again = DATASET.load(tmp_path, "A01", Bci2aSettings(sessions="T"))
     np.testing.assert_array_equal(again.labels, expected.labels)
     np.testing.assert_array_equal(again.trials, expected.trials)
 
@@ -126,7 +126,7 @@ def test_the_bnci_release_gives_the_same_trials_as_the_gdf_release(tmp_path, ses
     write_training(tmp_path / "gdf", session)
     save_bnci(tmp_path / "mat", "A01T.mat", session)
     settings = Bci2aSettings(sessions="T")
-    gdf, mat = (load_subject(tmp_path / suffix, "A01", settings) for suffix in ("gdf", "mat"))
+    gdf, mat = (DATASET.load(tmp_path / suffix, "A01", settings) for suffix in ("gdf", "mat"))
     np.testing.assert_allclose(mat.trials, gdf.trials, atol=0.02)
     np.testing.assert_array_equal(mat.labels, gdf.labels)
     np.testing.assert_array_equal(mat.trial_ids, gdf.trial_ids)
@@ -137,36 +137,36 @@ def test_the_bnci_release_gives_the_same_trials_as_the_gdf_release(tmp_path, ses
 def test_blocks_without_trials_are_skipped_however_many_there_are(tmp_path, session, eog_blocks):
     """A04T has one of them; skipping the first three always would lose 96 trials."""
     save_bnci(tmp_path, "A04T.mat", session, eog_blocks=eog_blocks)
-    assert len(load_subject(tmp_path, "A04", Bci2aSettings(sessions="T")).trials) == 12
+    assert len(DATASET.load(tmp_path, "A04", Bci2aSettings(sessions="T")).trials) == 12
 
 
 def test_a_session_without_eye_events_reads_like_any_other(tmp_path, session):
     """A04T lacks 276 and 277; codes are used as such, never their rank."""
     write_training(tmp_path, session)
-    plain = load_subject(tmp_path, "A01", Bci2aSettings(sessions="T"))
+    plain = DATASET.load(tmp_path, "A01", Bci2aSettings(sessions="T"))
     eyes = [(10, 276, 100), (200, 277, 100), (300, 1072, 50), *session[1]]
     write_training(tmp_path, session, events=eyes)
     np.testing.assert_array_equal(
-        load_subject(tmp_path, "A01", Bci2aSettings(sessions="T")).labels, plain.labels
+        DATASET.load(tmp_path, "A01", Bci2aSettings(sessions="T")).labels, plain.labels
     )
 
 
 def test_the_classes_of_the_evaluation_session_come_from_their_own_file(copied, bci2a_stand_in):
     root = copied(bci2a_stand_in)
-    expected = load_subject(root, "A01", Bci2aSettings(sessions="E")).labels
+    expected = DATASET.load(root, "A01", Bci2aSettings(sessions="E")).labels
     (root / "true_labels").mkdir()
     (root / "A01E.mat").rename(root / "true_labels" / "A01E.mat")
-    moved = load_subject(root, "A01", Bci2aSettings(sessions="E")).labels
+    moved = DATASET.load(root, "A01", Bci2aSettings(sessions="E")).labels
     np.testing.assert_array_equal(moved, expected)
     savemat(root / "true_labels" / "A01E.mat", {"classlabel": np.ones((23, 1))})
     with pytest.raises(DataError, match="23 values of 'classlabel' for 24 trials"):
-        load_subject(root, "A01", Bci2aSettings(sessions="E"))
+        DATASET.load(root, "A01", Bci2aSettings(sessions="E"))
     savemat(root / "true_labels" / "A01E.mat", {"classlabel": np.full((24, 1), 5)})
     with pytest.raises(DataError, match="class 5 is out of range"):
-        load_subject(root, "A01", Bci2aSettings(sessions="E"))
+        DATASET.load(root, "A01", Bci2aSettings(sessions="E"))
     (root / "true_labels" / "A01E.mat").unlink()
-    with pytest.raises(DataError, match=r"A01E\.mat with the classes .* missing"):
-        load_subject(root, "A01", Bci2aSettings(sessions="E"))
+    with pytest.raises(DataError, match=r"true_labels/A01E\.mat missing"):
+        DATASET.load(root, "A01", Bci2aSettings(sessions="E"))
 
 
 def swap(labels, a, b):
@@ -208,7 +208,7 @@ FAULTS = {
 def test_a_session_that_is_not_as_published_is_refused(tmp_path, session, changes, message):
     write_training(tmp_path, session, **changes(session))
     with pytest.raises(DataError, match=message) as error:
-        load_subject(tmp_path, "A01", Bci2aSettings(sessions="T"))
+        DATASET.load(tmp_path, "A01", Bci2aSettings(sessions="T"))
     assert "subject A01 (A01T.gdf)" in str(error.value)
 
 
@@ -226,28 +226,28 @@ def test_a_session_that_is_not_as_published_is_refused(tmp_path, session, change
 def test_a_broken_bnci_file_is_refused(tmp_path, session, changes, message):
     save_bnci(tmp_path, "A01T.mat", session, changes=changes)
     with pytest.raises(DataError, match=message) as error:
-        load_subject(tmp_path, "A01", Bci2aSettings(sessions="T"))
+        DATASET.load(tmp_path, "A01", Bci2aSettings(sessions="T"))
     assert "subject A01 (A01T.mat)" in str(error.value)
 
 
 def test_a_mat_file_of_something_else_is_refused(tmp_path):
     savemat(tmp_path / "A01T.mat", {"classlabel": np.ones((288, 1))})
     with pytest.raises(DataError, match="no variable 'data'"):
-        load_subject(tmp_path, "A01", Bci2aSettings(sessions="T"))
+        DATASET.load(tmp_path, "A01", Bci2aSettings(sessions="T"))
     savemat(tmp_path / "A01T.mat", {"data": np.array([{"X": np.eye(3)}], dtype=object)})
     with pytest.raises(DataError, match="run 1 lacks fs, trial, y"):
-        load_subject(tmp_path, "A01", Bci2aSettings(sessions="T"))
+        DATASET.load(tmp_path, "A01", Bci2aSettings(sessions="T"))
 
 
 def test_a_missing_session_is_named(copied, bci2a_stand_in, cache_dir):
     root = copied(bci2a_stand_in)
     (root / "A02E.gdf").unlink()
-    assert find_subjects(root, Bci2aSettings()) == ("A01", "A02")
-    with pytest.raises(DataError, match="subject A02: neither A02E"):
+    assert DATASET.find(root, Bci2aSettings()) == ("A01", "A02")
+    with pytest.raises(DataError, match=r"subject A02: A02E\.gdf missing"):
         open_windows("bci2a", root, cache_dir=cache_dir)
     assert len(open_windows("bci2a", root, cache_dir=cache_dir, options={"sessions": "T"})) == 240
 
 
 def test_published_totals_are_a_quarter_of_all_trials_per_class():
-    assert bci2a.DATASET.published(Bci2aSettings()) == dict.fromkeys(bci2a.CLASS_NAMES, 1296)
+    assert DATASET.published(Bci2aSettings()) == dict.fromkeys(bci2a.CLASS_NAMES, 1296)
     assert 4 * 1296 * 5 == 25_920  # windows, protocol decisions

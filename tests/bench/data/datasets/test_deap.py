@@ -6,7 +6,7 @@ from scipy.signal import butter, sosfiltfilt
 
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.data.datasets import deap
-from afor.bench.data.datasets.deap import DeapSettings, find_subjects, load_subject
+from afor.bench.data.datasets.deap import DATASET, DeapSettings
 from afor.bench.data.loading import open_windows
 from afor.bench.data.stand_ins import write_python2_pickle
 
@@ -54,7 +54,7 @@ def test_valence_of_exactly_five_is_low_and_other_ratings_can_be_chosen(small):
     small(labels=labels)
 
     def load(**options):
-        return load_subject(small.root, "s01", DeapSettings(**options)).labels.tolist()
+        return DATASET.load(small.root, "s01", DeapSettings(**options)).labels.tolist()
 
     assert load() == [0, 1, 0, 1]
     assert load(rating="arousal") == [1, 0, 1, 0]
@@ -63,9 +63,9 @@ def test_valence_of_exactly_five_is_low_and_other_ratings_can_be_chosen(small):
 
 def test_baseline_and_filter_can_be_switched(small):
     data = small()["data"]
-    plain = load_subject(small.root, "s01", DeapSettings(baseline="none", band_hz="none"))
+    plain = DATASET.load(small.root, "s01", DeapSettings(baseline="none", band_hz="none"))
     np.testing.assert_allclose(plain.trials, data[:, :32, 384:], rtol=1e-6)
-    mean = load_subject(small.root, "s01", DeapSettings(baseline="mean", band_hz="none"))
+    mean = DATASET.load(small.root, "s01", DeapSettings(baseline="mean", band_hz="none"))
     expected = data[:, :32, 384:] - data[:, :32, :384].mean(axis=2, keepdims=True)
     np.testing.assert_allclose(mean.trials, expected, atol=1e-4)
 
@@ -98,7 +98,7 @@ def nan_at(array, *at):
 def test_a_file_that_is_not_deaps_is_refused_by_subject_and_file(small, change, message):
     small(**change(small()))
     with pytest.raises(DataError, match=message) as error:
-        load_subject(small.root, "s01", DeapSettings())
+        DATASET.load(small.root, "s01", DeapSettings())
     assert "subject s01 (s01.dat)" in str(error.value)
 
 
@@ -126,11 +126,11 @@ def test_the_folder_of_the_download_is_found_and_missing_subjects_are_named(smal
     inside = small.root / "data_preprocessed_python"
     inside.mkdir()
     (small.root / "s01.dat").rename(inside / "s01.dat")
-    assert find_subjects(small.root, DeapSettings()) == ("s01",)
+    assert DATASET.find(small.root, DeapSettings()) == ("s01",)
     with pytest.raises(DataError, match=r"no file of subject s02, s03.*s32"):
         open_windows("deap", small.root, cache_dir=cache_dir, subjects="all")
-    with pytest.raises(DataError, match=r"s02\.dat is missing"):
-        load_subject(small.root, "s02", DeapSettings())
+    with pytest.raises(DataError, match=r"s02\.dat missing"):
+        DATASET.load(small.root, "s02", DeapSettings())
 
 
 def test_an_unknown_rating_is_refused(tmp_path):

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.data.datasets.folder import FolderSettings, load_subject
+from afor.bench.data.datasets.folder import DATASET, FolderSettings
 from afor.bench.data.loading import open_windows
 
 RNG = np.random.default_rng(0)
@@ -31,7 +31,7 @@ def save_epochs(path, seed=0):
 
 def test_words_become_numbers_in_alphabetical_order(tmp_path):
     save(tmp_path / "anna.npz")
-    recording = load_subject(tmp_path, "anna", FolderSettings())
+    recording = DATASET.load(tmp_path, "anna", FolderSettings())
     assert recording.class_names == ("move", "rest")
     assert recording.labels.tolist() == [1, 0] * 3
     np.testing.assert_allclose(recording.trials, GOOD["data"], rtol=1e-6)
@@ -43,11 +43,11 @@ def test_numbers_units_class_names_trial_ids_and_filter_are_respected(tmp_path, 
     ids = np.arange(10, 16)
     save(tmp_path / "anna.npz", data=data, labels=np.array([0, 2] * 3), trial_ids=ids,
          class_names=np.array(["a", "b", "c"]))  # fmt: skip
-    recording = load_subject(tmp_path, "anna", FolderSettings(unit="V"))
+    recording = DATASET.load(tmp_path, "anna", FolderSettings(unit="V"))
     np.testing.assert_allclose(recording.trials, GOOD["data"], rtol=1e-5)
     assert recording.class_names == ("a", "b", "c")
     assert recording.trial_ids.tolist() == ids.tolist()
-    filtered = load_subject(tmp_path, "anna", FolderSettings(unit="V", band_hz=(1.0, 40.0)))
+    filtered = DATASET.load(tmp_path, "anna", FolderSettings(unit="V", band_hz=(1.0, 40.0)))
     assert filtered.trials.std() < recording.trials.std()
     source = open_windows("folder", tmp_path, cache_dir=cache_dir, options={"unit": "V"})
     assert source.gather([0]).shape == (1, 2, 200)  # the whole trial, when no window is set
@@ -97,7 +97,7 @@ FAULTS = {
 def test_a_faulty_npz_is_refused_by_subject_file_and_fault(tmp_path, changes, message):
     save(tmp_path / "anna.npz", **changes)
     with pytest.raises(DataError, match=message) as error:
-        load_subject(tmp_path, "anna", FolderSettings())
+        DATASET.load(tmp_path, "anna", FolderSettings())
     assert "subject anna (anna.npz)" in str(error.value)
 
 
@@ -106,17 +106,17 @@ def test_a_faulty_npz_is_refused_by_subject_file_and_fault(tmp_path, changes, me
 def test_an_unreadable_file_is_a_data_error(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match="folder subject anna"):
-        load_subject(tmp_path, "anna", FolderSettings())
+        DATASET.load(tmp_path, "anna", FolderSettings())
 
 
 def test_two_files_of_one_subject_are_refused(tmp_path):
     save(tmp_path / "anna.npz")
     save_epochs(tmp_path / "anna-epo.fif")
     with pytest.raises(DataError, match="subject anna: 2 files"):
-        load_subject(tmp_path, "anna", FolderSettings())
+        DATASET.load(tmp_path, "anna", FolderSettings())
 
 
 def test_a_band_beyond_the_rate_is_a_setting_error(tmp_path):
     save(tmp_path / "anna.npz")
     with pytest.raises(ConfigError, match="does not fit a rate of 100"):
-        load_subject(tmp_path, "anna", FolderSettings(band_hz=(1.0, 60.0)))
+        DATASET.load(tmp_path, "anna", FolderSettings(band_hz=(1.0, 60.0)))

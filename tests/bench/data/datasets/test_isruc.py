@@ -5,7 +5,7 @@ from scipy.io import savemat
 
 from afor.bench.common.errors import DataError
 from afor.bench.data.datasets import isruc
-from afor.bench.data.datasets.isruc import IsrucSettings, find_subjects, load_subject, read_scoring
+from afor.bench.data.datasets.isruc import DATASET, IsrucSettings, read_scoring
 from afor.bench.data.loading import open_windows
 
 A_NAMES = "LOC-A2 ROC-A1 F3-A2 C3-A2 O1-A2 F4-A1 C4-A1 O2-A1".split()  # noqa: SIM905
@@ -42,7 +42,7 @@ def write_night(root, subject, names, *, epochs=4, rate=200, scores=None, extra=
 def test_channels_are_found_by_name_in_both_schemes_and_any_order(tmp_path, names):
     shuffled = list(np.random.default_rng(3).permutation(names))
     signals = write_night(tmp_path, "2", shuffled)
-    recording = load_subject(tmp_path, "2", IsrucSettings())
+    recording = DATASET.load(tmp_path, "2", IsrucSettings())
     assert recording.channel_names == ("F3", "C3", "O1", "F4", "C4", "O2")
     assert recording.trials.shape == (4, 6, 6000)
     for i, name in enumerate(recording.channel_names):
@@ -55,7 +55,7 @@ def test_channels_are_found_by_name_in_both_schemes_and_any_order(tmp_path, name
 
 def test_subject_40_is_referenced_to_the_opposite_ear(tmp_path):
     signals = write_night(tmp_path, "40", BARE_NAMES)
-    recording = load_subject(tmp_path, "40", IsrucSettings())
+    recording = DATASET.load(tmp_path, "40", IsrucSettings())
     for name, ear in (("F3", "A2"), ("C3", "A2"), ("O1", "A2"), ("F4", "A1"), ("O2", "A1")):
         at = recording.channel_names.index(name)
         expected = (signals[name] - signals[ear])[:24_000].reshape(4, 6000)
@@ -67,7 +67,7 @@ def test_subject_8_gets_central_for_frontal_channels_and_says_so(tmp_path, cache
     names = [name for name in A_NAMES if not name.startswith("F")]
     write_night(tmp_path, "8", names)
     write_night(tmp_path, "9", A_NAMES)
-    recording = load_subject(tmp_path, "8", IsrucSettings())
+    recording = DATASET.load(tmp_path, "8", IsrucSettings())
     np.testing.assert_array_equal(recording.trials[:, 0], recording.trials[:, 1])
     np.testing.assert_array_equal(recording.trials[:, 3], recording.trials[:, 4])
     assert recording.notes == (
@@ -81,19 +81,19 @@ def test_subject_8_gets_central_for_frontal_channels_and_says_so(tmp_path, cache
 def test_another_subject_without_frontal_channels_is_refused_never_filled(tmp_path):
     write_night(tmp_path, "9", [name for name in A_NAMES if not name.startswith("F")])
     with pytest.raises(DataError, match=r"subject 9 \(9\.rec\): no channel F3-A2 or F3-M2"):
-        load_subject(tmp_path, "9", IsrucSettings())
+        DATASET.load(tmp_path, "9", IsrucSettings())
 
 
 def test_a_channel_stored_twice_is_refused(tmp_path):
     write_night(tmp_path, "9", [*A_NAMES, "C3-A2"])
     with pytest.raises(DataError, match="channel C3-A2 is there twice"):
-        load_subject(tmp_path, "9", IsrucSettings())
+        DATASET.load(tmp_path, "9", IsrucSettings())
 
 
 @pytest.mark.parametrize("n_scores", [3, 6])
 def test_a_small_difference_in_length_is_cut_to_the_shorter_and_noted(tmp_path, n_scores):
     write_night(tmp_path, "1", A_NAMES, scores=[2] * n_scores)
-    recording = load_subject(tmp_path, "1", IsrucSettings())
+    recording = DATASET.load(tmp_path, "1", IsrucSettings())
     assert len(recording.trials) == len(recording.labels) == min(4, n_scores)
     assert recording.notes == (f"4 epochs and {n_scores} scores: cut to the shorter",)
 
@@ -101,17 +101,17 @@ def test_a_small_difference_in_length_is_cut_to_the_shorter_and_noted(tmp_path, 
 def test_a_large_difference_in_length_is_refused(tmp_path):
     write_night(tmp_path, "1", A_NAMES, scores=[2] * 10)
     with pytest.raises(DataError, match=r"4 epochs in 1\.rec, 10 scores in 1_1\.txt"):
-        load_subject(tmp_path, "1", IsrucSettings())
+        DATASET.load(tmp_path, "1", IsrucSettings())
 
 
 def test_a_rest_shorter_than_an_epoch_is_left_out(tmp_path):
     write_night(tmp_path, "1", A_NAMES, extra=17)
-    assert len(load_subject(tmp_path, "1", IsrucSettings()).trials) == 4
+    assert len(DATASET.load(tmp_path, "1", IsrucSettings()).trials) == 4
 
 
 def test_another_rate_is_resampled_with_a_note(tmp_path):
     write_night(tmp_path, "1", A_NAMES, rate=256)
-    recording = load_subject(tmp_path, "1", IsrucSettings())
+    recording = DATASET.load(tmp_path, "1", IsrucSettings())
     assert recording.trials.shape == (4, 6, 6000)
     assert recording.notes == ("resampled from 256 to 200 Hz",)
 
@@ -133,7 +133,7 @@ def write_extracted(root, subject, *, epochs=5, scores=35, ear="A", drop=(), sha
 @pytest.mark.parametrize("ear", ["A", "M"])
 def test_the_extracted_release_has_thirty_scores_too_many(tmp_path, ear):
     arrays = write_extracted(tmp_path, "3", ear=ear)
-    recording = load_subject(tmp_path, "3", IsrucSettings())
+    recording = DATASET.load(tmp_path, "3", IsrucSettings())
     assert recording.trials.shape == (5, 6, 6000)
     np.testing.assert_allclose(recording.trials[:, 2], arrays[f"O1_{ear}2"], rtol=1e-6)
 
@@ -142,18 +142,18 @@ def test_the_extracted_release_has_thirty_scores_too_many(tmp_path, ear):
 def test_any_other_difference_in_the_extracted_release_is_refused(tmp_path, scores):
     write_extracted(tmp_path, "3", scores=scores)
     with pytest.raises(DataError, match="exactly 30 fewer"):
-        load_subject(tmp_path, "3", IsrucSettings())
+        DATASET.load(tmp_path, "3", IsrucSettings())
 
 
 def test_the_extracted_release_names_what_is_missing_or_misshapen(tmp_path):
     write_extracted(tmp_path, "3", drop=("O2",))
     with pytest.raises(DataError, match="no variable O2_A1 or O2_M1"):
-        load_subject(tmp_path, "3", IsrucSettings())
+        DATASET.load(tmp_path, "3", IsrucSettings())
     write_extracted(tmp_path, "3", shape=(6000, 5))
     with pytest.raises(DataError, match=r"F3 has the shape \(6000, 5\)"):
-        load_subject(tmp_path, "3", IsrucSettings())
+        DATASET.load(tmp_path, "3", IsrucSettings())
     write_extracted(tmp_path, "8", drop=("F3", "F4"))
-    assert load_subject(tmp_path, "8", IsrucSettings()).notes == (
+    assert DATASET.load(tmp_path, "8", IsrucSettings()).notes == (
         "a release without the last epochs of the night",
         "F3 is not recorded, C3 stands in",
         "F4 is not recorded, C4 stands in",
@@ -188,25 +188,25 @@ def test_scores_with_blank_lines_and_windows_line_ends_are_read(tmp_path):
 
 def test_the_second_scorer_and_a_missing_scoring(tmp_path):
     write_night(tmp_path, "1", A_NAMES)
-    with pytest.raises(DataError, match=r"the scoring 1_2\.txt is missing"):
-        load_subject(tmp_path, "1", IsrucSettings(scorer=2))
+    with pytest.raises(DataError, match=r"subject 1: 1/1_2\.txt missing"):
+        DATASET.load(tmp_path, "1", IsrucSettings(scorer=2))
     (tmp_path / "1" / "1_2.txt").write_text("3\n3\n3\n3\n")
-    assert load_subject(tmp_path, "1", IsrucSettings(scorer=2)).labels.tolist() == [3] * 4
+    assert DATASET.load(tmp_path, "1", IsrucSettings(scorer=2)).labels.tolist() == [3] * 4
 
 
 def test_a_copy_with_the_subgroup_folder_is_found(tmp_path):
     write_night(tmp_path / "Subgroup_1", "1", A_NAMES)
-    assert find_subjects(tmp_path, IsrucSettings()) == ("1",)
-    assert len(load_subject(tmp_path, "1", IsrucSettings()).trials) == 4
-    with pytest.raises(DataError, match=r"subject 2: neither 2/2\.rec nor subject2\.mat"):
-        load_subject(tmp_path, "2", IsrucSettings())
+    assert DATASET.find(tmp_path, IsrucSettings()) == ("1",)
+    assert len(DATASET.load(tmp_path, "1", IsrucSettings()).trials) == 4
+    with pytest.raises(DataError, match=r"subject 2: 2/2\.rec.* missing .*or subject1\.mat"):
+        DATASET.load(tmp_path, "2", IsrucSettings())
 
 
 def test_windows_inherit_the_epochs_label_and_never_cross_its_border(isruc_stand_in, cache_dir):
     source = open_windows("isruc", isruc_stand_in, cache_dir=cache_dir)
     assert source.windows_per_trial == 19
     assert len(source) == 4 * 12 * 19
-    epoch = load_subject(isruc_stand_in, "1", IsrucSettings()).trials[2]
+    epoch = DATASET.load(isruc_stand_in, "1", IsrucSettings()).trials[2]
     windows = source.gather(np.arange(2 * 19, 3 * 19))
     np.testing.assert_array_equal(windows[-1], epoch[:, 5400:])
     assert len(set(source.labels[2 * 19 : 3 * 19])) == 1

@@ -121,7 +121,7 @@ datasets = [{ name = "synthetic", options = { n_subjects = 3, trials = 4 } }]
 backbones = ["eegnet"]
 optimizers = ["adam"]
 training = { max_epochs = 1, batch_size = 8 }
-protocol = { draws = 1, only_folds = [0] }
+protocol = { repetitions = 1, only_folds = [0] }
 """
     evil = text.replace('name = "synthetic",', 'name = "synthetic", use = "evil:read",')
     monkeypatch.chdir(tmp_path)

@@ -8,11 +8,10 @@ from scipy.signal import welch
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.data.datasets.physionet_mi import (
     CLASS_NAMES,
+    DATASET,
     IRREGULAR,
     SUBJECTS,
     PhysionetSettings,
-    find_subjects,
-    load_subject,
 )
 from afor.bench.data.formats.edf import read_edf
 from afor.bench.data.inspection.check import check_dataset
@@ -51,19 +50,19 @@ def root(tmp_path):
 
 
 def test_the_same_codes_mean_other_classes_in_other_runs(root):
-    recording = load_subject(root, "S001", PhysionetSettings(task="imagery"))
+    recording = DATASET.load(root, "S001", PhysionetSettings(task="imagery"))
     assert recording.class_names == CLASS_NAMES["imagery"]
     runs = recording.trial_ids // 1000
     for run, label in zip(runs, recording.labels, strict=True):
         assert (label in (0, 1)) == (run in (4, 8, 12))
     assert recording.class_counts() == (3, 3, 3, 3)
     for task in ("left_right", "fists_feet"):
-        assert load_subject(root, "S001", PhysionetSettings(task=task)).class_counts() == (3, 3)
+        assert DATASET.load(root, "S001", PhysionetSettings(task=task)).class_counts() == (3, 3)
 
 
 def test_a_trial_starts_at_its_event_and_channels_carry_plain_names(root):
     settings = PhysionetSettings(task="left_right", band_hz="none", channels=("C3", "cz", "C4.."))
-    recording = load_subject(root, "S001", settings)
+    recording = DATASET.load(root, "S001", settings)
     signal = write_run(root, "S001", 4)
     begin = round(12.5 * 160)
     expected = signal[[NAMES.index(n) for n in ("C3..", "Cz..", "C4..")], begin : begin + 640]
@@ -73,14 +72,14 @@ def test_a_trial_starts_at_its_event_and_channels_carry_plain_names(root):
 
 
 def test_a_minute_of_rest_is_cut_into_trials_and_the_padding_left_out(root):
-    recording = load_subject(root, "S001", PhysionetSettings(task="eyes"))
+    recording = DATASET.load(root, "S001", PhysionetSettings(task="eyes"))
     assert recording.class_counts() == (3, 3)  # 12.3 s hold three trials of 4 s
     assert recording.trials.shape == (6, 64, 640)
 
 
 def test_filtering_before_and_after_cutting_differ(root):
     before, after = (
-        load_subject(root, "S001", PhysionetSettings(task="left_right", filter_scope=scope))
+        DATASET.load(root, "S001", PhysionetSettings(task="left_right", filter_scope=scope))
         for scope in ("continuous", "trial")
     )
     assert not np.allclose(before.trials, after.trials, atol=1)
@@ -88,9 +87,11 @@ def test_filtering_before_and_after_cutting_differ(root):
 
 def test_a_missing_run_names_subject_and_file(root):
     (root / "S001" / "S001R08.edf").unlink()
-    assert find_subjects(root, PhysionetSettings(task="left_right")) == ("S001",)
-    with pytest.raises(DataError, match=r"subject S001: S001R08\.edf missing"):
-        load_subject(root, "S001", PhysionetSettings(task="left_right"))
+    assert DATASET.find(root, PhysionetSettings(task="left_right")) == ("S001",)
+    with pytest.raises(
+        DataError, match=r"subject S001: S001/S001R08\.edf missing .* --option task=left_right"
+    ):
+        DATASET.load(root, "S001", PhysionetSettings(task="left_right"))
 
 
 @pytest.mark.parametrize(
@@ -106,13 +107,13 @@ def test_a_missing_run_names_subject_and_file(root):
 def test_a_run_that_is_not_as_published_is_refused(root, changes, message):
     write_run(root, "S001", 8, **changes)
     with pytest.raises(DataError, match=message) as error:
-        load_subject(root, "S001", PhysionetSettings(task="left_right"))
+        DATASET.load(root, "S001", PhysionetSettings(task="left_right"))
     assert "S001R08.edf" in str(error.value)
 
 
 def test_an_unknown_channel_is_refused_with_the_known_ones(root):
     with pytest.raises(ConfigError, match=r"no channel C99.*Accepted: FC5"):
-        load_subject(root, "S001", PhysionetSettings(channels=("C99",)))
+        DATASET.load(root, "S001", PhysionetSettings(channels=("C99",)))
 
 
 REST = [(0.0, 61.0, "T0")]
@@ -170,7 +171,7 @@ def test_a_subject_is_left_out_only_for_a_task_that_uses_its_irregular_runs(
 
 def test_the_minute_of_s089_is_read_as_what_its_file_names_say(irregular_root):
     settings = PhysionetSettings(task="eyes", band_hz="none", channels=("C3",))
-    recording = load_subject(irregular_root, "S089", settings)
+    recording = DATASET.load(irregular_root, "S089", settings)
     assert recording.class_counts() == (15, 15)
     assert recording.notes == (
         "run 1: its minute is marked T1 instead of T0 and was read as rest",
@@ -182,7 +183,7 @@ def test_the_minute_of_s089_is_read_as_what_its_file_names_say(irregular_root):
 
 
 def test_every_one_of_the_109_subjects_is_read_for_the_eyes_task(tmp_path, cache_dir, monkeypatch):
-    monkeypatch.setattr("afor.bench.data.datasets.physionet_mi.N_CHANNELS", 2)
+    monkeypatch.setattr("afor.bench.data.datasets.physionet_mi.CHANNELS", ("FC5", "FC3"))
     for subject in SUBJECTS:
         for run in (1, 2):
             events = REST_OF_S089 if subject == "S089" else REST
@@ -198,7 +199,7 @@ def test_every_one_of_the_109_subjects_is_read_for_the_eyes_task(tmp_path, cache
 def test_a_run_of_a_task_under_the_name_of_a_minute_of_rest_is_refused(root):
     write_run(root, "S001", 2)
     with pytest.raises(DataError, match=r"S001R02\.edf: subject S001 has 4 events.*exclude = "):
-        load_subject(root, "S001", PhysionetSettings(task="eyes"))
+        DATASET.load(root, "S001", PhysionetSettings(task="eyes"))
 
 
 def test_irregular_subjects_that_are_asked_for_meet_the_usual_checks(irregular_root, cache_dir):
@@ -253,7 +254,7 @@ def test_all_real_files_have_their_published_checksums(physionet_root, cache_dir
     checksums = Checksums(cache_dir, physionet_root)
     sources = checksums.of(files)
     assert len(sources) == len(checksums.published) == 71
-    assert {source.name: source.sha256 for source in sources} == checksums.published
+    assert sources == checksums.published
 
 
 @pytest.mark.parametrize("name", ["S001/S001R02.edf", "S003/S003R06.edf", "S100/S100R04.edf"])

@@ -120,7 +120,7 @@ def test_a_folder_of_recordings_is_imported_and_trained_on(
     content = study.model_dump(mode="json", exclude_none=True)
     content["optimizers"] = [{"name": "adam"}]
     content["training"] = {"max_epochs": 1, "patience": 1, "batch_size": 4}
-    content["protocol"] = {"draws": 1}
+    content["protocol"] = {"repetitions": 1}
     content["datasets"][0]["options"] = options
     small = parse_study(toml_text(content))
     store = tmp_path / "mine.db"

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.data.datasets.continuous import read_events_table
+from afor.bench.data.datasets.recordings import read_events_table
 from afor.bench.data.inspection.survey import survey_folder
 from afor.bench.data.loading import open_windows
 from afor.bench.study.schema import parse_study

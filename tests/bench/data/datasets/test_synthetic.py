@@ -4,6 +4,7 @@ from scipy.signal import welch
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.data.datasets.synthetic import (
+    DATASET,
     RECIPES,
     SyntheticSettings,
     load_subject,
@@ -11,7 +12,6 @@ from afor.bench.data.datasets.synthetic import (
     subject_truth,
 )
 from afor.bench.data.recording import check_recording
-from afor.bench.data.settings import parse_settings
 
 
 def band_power(recording, channel, low, high):
@@ -162,4 +162,4 @@ def test_windows_default_to_the_papers_seconds_by_kind():
 )
 def test_a_bad_option_is_refused_and_the_nearest_good_one_named(options, message):
     with pytest.raises(ConfigError, match=message):
-        parse_settings(SyntheticSettings, options, "synthetic")
+        DATASET.parse(options)

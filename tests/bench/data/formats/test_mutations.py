@@ -59,15 +59,13 @@ def mutate(content, damage, rng):
 
 
 def edf_case(root):
-    from afor.bench.data.datasets.physionet_mi import DATASET, PhysionetSettings
+    from afor.bench.data.datasets.physionet_mi import CHANNELS, DATASET, PhysionetSettings
     from afor.bench.data.stand_ins import write_edf
 
-    rows = "Fp AF F FC C CP P PO O".split()  # noqa: SIM905
-    names = [f"{row}{column}" for row in rows for column in range(1, 9)][:64]
     for run in (1, 2):
         signal = np.random.default_rng(run).normal(0, 20, (64, 9 * 160))
         path = root / "S001" / f"S001R{run:02d}.edf"
-        write_edf(path, names, signal, 160, [(0.0, 8.5, "T0")])
+        write_edf(path, CHANNELS, signal, 160, [(0.0, 8.5, "T0")])
     return path, lambda: DATASET.load(root, "S001", PhysionetSettings())
 
 

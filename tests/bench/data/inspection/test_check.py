@@ -4,7 +4,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from afor.bench.data import loading
 from afor.bench.data.dataset import PARTIAL_NOTE
 from afor.bench.data.datasets import isruc
 from afor.bench.data.datasets.bci2a import DATASET as BCI2A
@@ -66,14 +65,13 @@ def test_a_copied_subject_is_a_fault(root, cache_dir):
 
 
 def test_totals_of_a_complete_copy_are_compared_with_the_published_ones(
-    tmp_path, cache_dir, monkeypatch
+    tmp_path, cache_dir, changed_dataset
 ):
     write_stand_in("bci2a", tmp_path / "root", ["A01"], trials=8)
-    (tmp_path / "root" / "SYNTHETIC.txt").unlink()  # a stand-in would not be compared
+    (tmp_path / "root" / "STAND-IN.txt").unlink()  # a stand-in would not be compared
     info = replace(BCI2A.info, subjects=("A01",))
     for published, expected in (({"tongue": 4}, 0), ({"tongue": 5}, 1)):
-        dataset = replace(BCI2A, info=info, published=lambda _s, counts=published: counts)
-        monkeypatch.setattr(loading, "get_dataset", lambda _name, d=dataset: d)
+        changed_dataset(BCI2A, info=info, published=lambda _s, counts=published: counts)
         options = {"sessions": "TE"}
         report = check_dataset("bci2a", tmp_path / "root", options=options, cache_dir=cache_dir)
         assert len(report.faults) == expected
@@ -102,36 +100,34 @@ def test_progress_is_told(cache_dir):
     assert told == [(0, 2, "sub-01"), (1, 2, "sub-02"), (2, 2, "")]
 
 
-def test_a_recording_broken_by_its_reader_is_a_fault_not_a_crash(cache_dir, monkeypatch):
+def test_a_recording_broken_by_its_reader_is_a_fault_not_a_crash(cache_dir, changed_dataset):
     def load(_root, subject, settings):
         recording = SYNTHETIC.load(_root, subject, settings)
         recording.trials[0, 0, 0] = np.inf
         return recording
 
-    monkeypatch.setattr(loading, "get_dataset", lambda _name: replace(SYNTHETIC, load=load))
+    changed_dataset(SYNTHETIC, load=load)
     report = check_dataset("synthetic", options={"n_subjects": 1, "trials": 4}, cache_dir=cache_dir)
     assert report.subjects == ()
     assert "synthetic subject sub-01: infinity in trial 0" in report.faults[0]
 
 
-def test_a_copy_without_subject_8_or_the_last_epochs_is_sound(tmp_path, cache_dir, monkeypatch):
+def test_a_copy_without_subject_8_or_the_last_epochs_is_sound(tmp_path, cache_dir, changed_dataset):
     """The published totals are for all nights with all epochs."""
     subjects = ("1", "8", "9")
     write_stand_in("isruc", tmp_path, list(subjects), trials=12)
-    (tmp_path / "SYNTHETIC.txt").unlink()
-    info = replace(isruc.INFO, subjects=subjects)
-    dataset = replace(isruc.DATASET, info=info, published=lambda _settings: {"W": 999})
-    monkeypatch.setattr("afor.bench.data.loading.get_dataset", lambda _name: dataset)
+    (tmp_path / "STAND-IN.txt").unlink()
+    info = replace(isruc.DATASET.info, subjects=subjects)
+    changes = {"info": info, "published": lambda _settings: {"W": 999}}
+    changed_dataset(isruc.DATASET, **changes)
     whole = check_dataset("isruc", tmp_path, cache_dir=cache_dir)
     assert "published are 999" in whole.faults[0]
     options = {"subject_8": "exclude"}
     assert check_dataset("isruc", tmp_path, options=options, cache_dir=cache_dir).faults == ()
-    one = isruc.load_subject
 
     def with_note(root, subject, settings):
-        recording = one(root, subject, settings)
+        recording = isruc.DATASET.load(root, subject, settings)
         return replace(recording, notes=(*recording.notes, PARTIAL_NOTE))
 
-    partial = replace(dataset, load=with_note, version=2)
-    monkeypatch.setattr("afor.bench.data.loading.get_dataset", lambda _name: partial)
+    changed_dataset(isruc.DATASET, load=with_note, version=2, **changes)
     assert check_dataset("isruc", tmp_path, cache_dir=cache_dir).faults == ()

@@ -168,14 +168,15 @@ def test_import_proposes_a_study_that_trains_unedited(case, tiny, tmp_path):
         "--epochs",
         "1",
         "--set",
-        "protocol.draws=1",
+        "protocol.repetitions=1",
         "--optimizer",
         "adam",
     ]  # for a short test
     store = ["--store", str(tmp_path / "mine.db")]
     ran = CliRunner().invoke(app, ["run", str(study), *options, *store], catch_exceptions=False)
     assert ran.exit_code == 0
-    assert "3 done (3 trained now)" in ran.stdout
+    assert "3 runs: 3 done" in ran.stdout
+    assert "the learning rate is searched first: adam at 0.001, 0.003, 0.01" in answer.stdout
 
 
 def test_a_study_that_cannot_be_planned_is_said_to_be_one(tmp_path, cache_dir):
@@ -249,8 +250,8 @@ def test_scanning_is_linear_in_the_number_of_subjects(tmp_path, name):
     try:
         subjects = recordings.DATASET.find(tmp_path, None)
         for subject in subjects:
-            recordings.source_files(tmp_path, subject, None)
-            recordings.recordings_by_subject(tmp_path)  # as when it is loaded
+            recordings.DATASET.files(tmp_path, subject, None)
+            recordings.list_files(tmp_path)  # as when it is loaded
     finally:
         sys.setprofile(None)
     assert len(subjects) == n_subjects

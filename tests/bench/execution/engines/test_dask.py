@@ -17,7 +17,7 @@ pytest.importorskip("distributed")
 def test_a_cluster_gives_the_same_bits_also_without_the_drivers_files(
     tiny, cluster, tmp_path, monkeypatch
 ):
-    tiny.write(optimizers=("a", "raiser"), subjects=3, draws=1)
+    tiny.write(optimizers=("a", "raiser"), subjects=3, repetitions=1)
     local = tmp_path / "results" / "local.db"
     tiny.run_inline(local)
     # A path that leads somewhere else in every process: the workers cannot see these files.
@@ -44,7 +44,7 @@ def test_a_cluster_trains_a_real_network_to_the_same_bits(tiny, real_study, clus
 
 def test_a_cluster_finds_a_module_beside_the_study_file(tiny, cluster, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
-    tiny.write(subjects=3, draws=1)
+    tiny.write(subjects=3, repetitions=1)
     (tiny.folder / "cluster_trainer.py").write_text("from cluster_helper import train\n")
     (tiny.folder / "cluster_helper.py").write_text("from tiny_trainer import train\n")
     mark = tiny.folder / "executed"
@@ -59,11 +59,11 @@ def test_a_cluster_finds_a_module_beside_the_study_file(tiny, cluster, monkeypat
 
 @pytest.mark.slow
 def test_a_run_that_kills_its_worker_again_and_again_fails_and_the_rest_goes_on(tiny, cluster):
-    tiny.write(optimizers=("a", "raiser", "killer"), subjects=3, draws=1)
+    tiny.write(optimizers=("a", "raiser", "killer"), subjects=3, repetitions=1)
     summary = tiny.run_here(engine=DaskEngine(cluster.address))
     assert (summary.done, summary.failed) == (3, 6)
     with open_store(tiny.store) as store:
-        reasons = {cell.optimizer: cell.reason for cell in store.runs()}
+        reasons = {cell.method: cell.reason for cell in store.runs()}
     assert "died" in reasons["killer"]
     assert "never works" in reasons["raiser"]
 

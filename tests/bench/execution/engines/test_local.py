@@ -27,7 +27,7 @@ def work(tiny):
 
 
 def test_every_job_starts_and_ends_once_and_leaves_its_file_to_the_driver(work):
-    jobs, sources, spool = work(subjects=3, draws=1)
+    jobs, sources, spool = work(subjects=3, repetitions=1)
     events = list(LocalEngine(2).run(jobs, sources, spool))
     keys = sorted(job.key for job in jobs)
     assert sorted(e.key for e in events if isinstance(e, Started)) == keys
@@ -111,7 +111,7 @@ def test_workers_killed_before_they_can_start_count_against_nothing(
 ):
     monkeypatch.setattr("afor.bench.execution.engines.local.LONGEST_PAUSE_S", 0.02)
     monkeypatch.setattr("afor.bench.execution.engines.local.FIRST_PAUSE_S", 0.01)
-    jobs, sources, spool = work(subjects=3, draws=1)
+    jobs, sources, spool = work(subjects=3, repetitions=1)
     births = kill_first_workers(60)
     ended = [e for e in LocalEngine(2).run(jobs, sources, spool) if isinstance(e, Ended)]
     assert births.stat().st_size > 60
@@ -123,7 +123,7 @@ def test_workers_that_are_killed_for_good_end_the_study_after_a_while(
     work, monkeypatch, kill_first_workers
 ):
     monkeypatch.setattr("afor.bench.execution.engines.local.GIVE_UP_AFTER_S", 1.0)
-    jobs, sources, spool = work(subjects=3, draws=1)
+    jobs, sources, spool = work(subjects=3, repetitions=1)
     kill_first_workers(10_000)
     with pytest.raises(EngineError, match=r"were killed before their first.*the same command"):
         list(LocalEngine(1).run(jobs, sources, spool))

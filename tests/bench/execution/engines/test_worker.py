@@ -5,8 +5,7 @@ import sys
 
 import pytest
 
-from afor.bench.common.module_search import BOOTSTRAP
-from afor.bench.execution.engines.worker import receive, send
+from afor.bench.execution.engines.worker import BOOTSTRAP, receive, send
 
 
 def test_frames_come_out_as_they_went_in_and_a_cut_line_is_an_end():

@@ -12,7 +12,7 @@ GAINS = {"adam": 0.0, "adam_again": 0.0, "mars": 0.01, "afor": 0.03, NASTY: 0.0}
 
 @pytest.fixture(scope="module")
 def simulated():
-    return simulate_results(GAINS, datasets=["bci2a", "isruc"], draws=2)
+    return simulate_results(GAINS, datasets=["bci2a", "isruc"], repetitions=2)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_the_gain_figure_has_a_panel_per_data_set_and_draws_the_gains(results):
 
 def test_a_gain_of_an_incomplete_cell_is_hollow(simulated):
     runs, expected = simulated
-    lacking = [r for r in runs if (r.optimizer, r.fold) != ("afor", 0)]
+    lacking = [r for r in runs if (r.method, r.fold) != ("afor", 0)]
     figure = gain(Results.of(lacking, expected))
     faces = [
         line.get_markerfacecolor()
@@ -61,7 +61,7 @@ def test_names_are_drawn_as_they_are(results):
 
 def test_the_folds_figure_names_subjects_and_counts_wins(results):
     comparison = focus(results)
-    assert (comparison.optimizer, comparison.dataset) == ("afor", "bci2a")
+    assert (comparison.method, comparison.dataset) == ("afor", "bci2a")
     text = texts(folds_figure(comparison))
     assert f"better in {comparison.won_tied_lost[0]} of 9" in text
     assert "s01" in text

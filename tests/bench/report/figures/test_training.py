@@ -21,7 +21,7 @@ TRACE = {"conv": {"beta2": [0.99, 0.995], "beta2_sd": [0.0, 0.0], "score": [1.0,
 
 def trained(losses, *, traced=("afor",), datasets=("bci2a",), **question):
     """Return results whose stores hold these losses by optimizer, and traces of some."""
-    made = simulate_results(dict.fromkeys(losses, 0.0), datasets=datasets, draws=1)
+    made = simulate_results(dict.fromkeys(losses, 0.0), datasets=datasets, repetitions=1)
     results = Results.of(*made, **question)
     by_condition = {
         key: [Curve(np.array(run), np.array(run) + 0.1, 0) for run in losses[key[2]]]
@@ -80,7 +80,7 @@ def test_traces_come_with_the_loss_of_the_first_run():
 
 
 def test_an_optimizer_without_traces_is_answered_with_those_that_have_them():
-    with pytest.raises(ConfigError, match="Optimizers with traces: afor"):
+    with pytest.raises(ConfigError, match="Methods with traces: afor"):
         run_traces(trained(LOSSES), "adam")
 
 

@@ -5,8 +5,9 @@ import pytest
 
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
 from afor.bench.report.registry import build_table
+from afor.bench.report.tables.comparisons import comparison_table
 from afor.bench.report.tables.formats import to_json, to_latex, to_markdown
-from afor.bench.report.tables.main import comparison_table, main_table
+from afor.bench.report.tables.main import main_table
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.results import Results
 from afor.bench.study.roles import Role
@@ -39,9 +40,9 @@ def test_the_main_table_marks_best_second_and_verdicts(simulated):
 
 def test_copies_and_controls_are_listed_below_the_others_without_a_verdict(simulated):
     results, expected = simulated
-    marked = [replace(r, role=Role(control=r.optimizer == "sophia")) for r in results]
-    marked = [r for r in marked if r.optimizer != "adam_again"]
-    planned = [e for e in expected if e.optimizer != "adam_again"]
+    marked = [replace(r, role=Role(control=r.method == "sophia")) for r in results]
+    marked = [r for r in marked if r.method != "adam_again"]
+    planned = [e for e in expected if e.method != "adam_again"]
     table = main_table(Results.of(marked, planned))
     rows = [row for row in table.rows if not row.heading]
     assert [row.label for row in rows[-4:]] == ["AFOR", "Sophia", "Majority class", "Chance level"]
@@ -59,7 +60,7 @@ def test_nothing_that_a_study_lists_is_left_out():
     results = Results.of(*made, metrics=["accuracy"])
     assert len(rows_of(main_table(results))) == len(names) + 2
     compared = comparison_table(results).records
-    assert [r["optimizer"] for r in compared] == [
+    assert [r["method"] for r in compared] == [
         "adamw", "afor", "afor_no_dc", "adamw_09945", "afor_calibrated", "mine"
     ]  # fmt: skip
 
@@ -68,9 +69,9 @@ def test_every_printed_mean_and_sd_is_the_cells(simulated):
     results = Results.of(*simulated)
     conditions, table = results.conditions, main_table(results)
     for record in table.records:
-        mean, sd, _ = conditions[
-            record["dataset"], record["backbone"], record["optimizer"]
-        ].summary(record["metric"])
+        mean, sd, _ = conditions[record["dataset"], record["backbone"], record["method"]].summary(
+            record["metric"]
+        )
         assert (record["mean"], record["sd"]) == (mean, sd)
     printed = [cell.text for row in table.rows for cell in row.cells if "±" in cell.text]
     for record in table.records:
@@ -80,7 +81,7 @@ def test_every_printed_mean_and_sd_is_the_cells(simulated):
 
 def test_incomplete_cells_show_done_of_expected_without_verdict_and_rank(simulated):
     results, expected = simulated
-    lacking = [r for r in results if (r.backbone, r.optimizer, r.fold) != ("eegnet", "afor", 8)]
+    lacking = [r for r in results if (r.backbone, r.method, r.fold) != ("eegnet", "afor", 8)]
     table = main_table(Results.of(lacking, expected))
     afor = rows_of(table)["AFOR"]
     assert [condition.partial for condition in afor] == ["40/45", "40/45", "", ""]
@@ -93,7 +94,7 @@ def test_incomplete_cells_show_done_of_expected_without_verdict_and_rank(simulat
 
 def test_a_cell_without_a_run_is_a_dash_with_its_count(simulated):
     results, expected = simulated
-    lacking = [r for r in results if (r.backbone, r.optimizer) != ("eegnet", "afor")]
+    lacking = [r for r in results if (r.backbone, r.method) != ("eegnet", "afor")]
     afor = rows_of(main_table(Results.of(lacking, expected)))["AFOR"]
     assert (afor[0].text, afor[0].partial) == ("–", "0/45")
 
@@ -123,13 +124,15 @@ def test_the_verdict_comes_first_in_every_form(simulated):
     results = Results.of(*simulated, metrics=["accuracy"])
     for table in (main_table(results), comparison_table(results)):
         over, *tasks = table.lead
-        assert over.startswith("Over 2 tasks on 1 data set. AFOR is better than Adam: mean Acc is")
-        assert tasks[0].startswith("BCI IV 2a, EEGNet, 9 folds. AFOR is better than Adam: Acc")
+        assert over[0].startswith(
+            "Over 2 tasks on 1 data set. AFOR is better than Adam: mean Acc is"
+        )
+        assert tasks[0][0].startswith("BCI IV 2a, EEGNet, 9 folds. AFOR is better than Adam: Acc")
         assert len(tasks) == 2  # backbones
         text = to_markdown(table)
         assert text.index("AFOR is better than Adam") < text.index("| Adam")
         assert "AFOR is better than Adam" in to_latex(table)
-        assert json.loads(to_json(table))["lead"] == list(table.lead)
+        assert json.loads(to_json(table))["lead"] == [list(lines) for lines in table.lead]
 
 
 def test_equivalence_needs_a_margin_and_the_study_may_state_it():
@@ -147,7 +150,7 @@ def test_equivalence_needs_a_margin_and_the_study_may_state_it():
 
 def test_the_comparisons_print_what_they_record(simulated):
     table = comparison_table(Results.of(*simulated, metrics=["accuracy"]))
-    records = {(r["backbone"], r["optimizer"]): r for r in table.records}
+    records = {(r["backbone"], r["method"]): r for r in table.records}
     assert len(records) == 12
     record = records["eegnet", "afor"]
     row = next(row for row in table.rows if row.label == "AFOR")
@@ -157,4 +160,4 @@ def test_the_comparisons_print_what_they_record(simulated):
     assert row.cells[2].text == f"{low:+.2f} to {high:+.2f}"
     assert row.cells[3].text == f"{record['p_two_sided']:.3f}"
     assert row.cells[4].text == f"{record['p_different_holm']:.3f}"
-    assert record["sentence"].startswith("AFOR is better than Adam")
+    assert record["what"].startswith("AFOR is better than Adam")

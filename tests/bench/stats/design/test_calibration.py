@@ -18,13 +18,13 @@ def script(load_script):
 
 
 def conditions_of(gains, margins=None, **options):
-    results, expected = simulate_results(gains, datasets=["bci2a"], draws=2, **options)
+    results, expected = simulate_results(gains, datasets=["bci2a"], repetitions=2, **options)
     return collect_conditions(results, expected, margins)
 
 
 def test_copies_of_one_method_err_no_more_often_than_allowed(script):
     (made,) = script.calibrate(conditions_of(COPIES), ["accuracy"], relabellings=600)
-    assert (made.replicates, made.folds, made.draws) == (tuple(COPIES), 9, 2)
+    assert (made.replicates, made.folds, made.repetitions) == (tuple(COPIES), 9, 2)
     assert made.false_positives.interval[0] <= 0.05
     assert made.false_equivalences.interval[0] <= 0.05
     assert made.run_sd == pytest.approx(0.01, rel=0.3)
@@ -58,12 +58,12 @@ def test_one_method_under_two_names_is_calibrated_too(script):
 
 
 def test_copies_with_equal_bits_count_once(script):
-    results, expected = simulate_results(COPIES, datasets=["bci2a"], draws=2, seed_noise=0.0)
+    results, expected = simulate_results(COPIES, datasets=["bci2a"], repetitions=2, seed_noise=0.0)
     assert script.calibrate(collect_conditions(results, expected), ["accuracy"]) == []
 
 
 def test_a_metric_without_a_margin_has_no_equivalences(script):
-    results, expected = simulate_results(COPIES, datasets=["bci2a"], draws=2)
+    results, expected = simulate_results(COPIES, datasets=["bci2a"], repetitions=2)
     for run in results:
         run.metrics["loss"] = 1 - run.metrics["accuracy"]
     (made,) = script.calibrate(collect_conditions(results, expected), ["loss"], relabellings=100)
@@ -75,7 +75,7 @@ def test_relabelling_keeps_each_fold_and_draw(script):
     (rows,) = script.relabelled_differences(values, 500, np.random.default_rng(0))
     assert rows.shape == (500, 2)
     steps = {round(float(row[0]), 6) for row in rows}
-    assert steps == {-1.0, round(-1 / 3, 6), round(1 / 3, 6), 1.0}  # every draw differs by ±1
+    assert steps == {-1.0, round(-1 / 3, 6), round(1 / 3, 6), 1.0}  # every repetition differs by ±1
 
 
 def test_shares_have_exact_intervals(script):

@@ -25,7 +25,7 @@ from afor.bench.stats.inference.decisions import Decision, decide_rows
 from afor.bench.stats.results import Results
 
 
-def simulated_studies(rng, studies, folds, draws, subject, draw, tails="normal"):
+def simulated_studies(rng, studies, folds, repetitions, subject, repetition, tails="normal"):
     """Draw fold differences of whole studies with known components of variance."""
 
     def noise(*shape):
@@ -36,17 +36,19 @@ def simulated_studies(rng, studies, folds, draws, subject, draw, tails="normal")
         widths = rng.choice([0.5, 1.5], shape) / math.sqrt(1.25)  # "unequal" variances
         return widths * rng.standard_normal(shape)
 
-    return subject * noise(studies, folds) + draw * noise(studies, folds, draws).mean(axis=2)
+    return subject * noise(studies, folds) + repetition * noise(studies, folds, repetitions).mean(
+        axis=2
+    )
 
 
-def check_claims(folds, draws, level, *, studies=1500, tails="normal", slack=0.0):
+def check_claims(folds, repetitions, level, *, studies=1500, tails="normal", slack=0.0):
     """Compare claimed powers with the decisions of simulated studies."""
-    subject, draw = 1.5, 2.0
-    fold_sd = math.sqrt(subject**2 + draw**2 / draws)
-    rng = np.random.default_rng(folds + draws)
+    subject, repetition = 1.5, 2.0
+    fold_sd = math.sqrt(subject**2 + repetition**2 / repetitions)
+    rng = np.random.default_rng(folds + repetitions)
     effect = smallest_effect(fold_sd, folds, level)
     margin = smallest_margin(fold_sd, folds, level)
-    fold_values = simulated_studies(rng, studies, folds, draws, subject, draw, tails)
+    fold_values = simulated_studies(rng, studies, folds, repetitions, subject, repetition, tails)
     different = decide_rows(fold_values + effect, level=level) == Decision.BETTER
     equivalent = decide_rows(fold_values, margin=margin, level=level) == Decision.EQUIVALENT
     error = math.sqrt(0.8 * 0.2 * (1 / studies + 1 / power.EXACT_REPLICATES))
@@ -59,19 +61,19 @@ def check_claims(folds, draws, level, *, studies=1500, tails="normal", slack=0.0
 
 
 @pytest.mark.parametrize(
-    ("folds", "draws", "level"), [(6, 2, 0.05), (10, 1, 0.05 / 6), (14, 5, 0.05)]
+    ("folds", "repetitions", "level"), [(6, 2, 0.05), (10, 1, 0.05 / 6), (14, 5, 0.05)]
 )
-def test_claimed_power_is_that_of_simulated_studies(folds, draws, level):
-    check_claims(folds, draws, level)
+def test_claimed_power_is_that_of_simulated_studies(folds, repetitions, level):
+    check_claims(folds, repetitions, level)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folds", [6, 8, 10, 12, 13, 16, 20, 24, 32])
-@pytest.mark.parametrize("draws", [1, 5])
+@pytest.mark.parametrize("repetitions", [1, 5])
 @pytest.mark.parametrize("level", [0.05, 0.05 / 6])
-def test_claimed_power_is_that_of_simulated_studies_over_a_grid(folds, draws, level):
+def test_claimed_power_is_that_of_simulated_studies_over_a_grid(folds, repetitions, level):
     if folds >= fewest_folds(level):
-        check_claims(folds, draws, level, studies=4000 if folds <= 24 else 400)
+        check_claims(folds, repetitions, level, studies=4000 if folds <= 24 else 400)
 
 
 @pytest.mark.slow
@@ -85,9 +87,9 @@ def test_a_pilot_with_known_components_predicts_other_designs():
     rng = np.random.default_rng(3)
     pilot = 1.5 * rng.standard_normal((400, 1, 1)) + 2.0 * rng.standard_normal((400, 2, 1))
     found = estimate_components(pilot)
-    for draws in (1, 5):
-        truth = math.sqrt(1.5**2 + 2.0**2 / draws)
-        assert math.sqrt(found.fold_variance(draws)) == pytest.approx(truth, rel=0.08)
+    for repetitions in (1, 5):
+        truth = math.sqrt(1.5**2 + 2.0**2 / repetitions)
+        assert math.sqrt(found.fold_variance(repetitions)) == pytest.approx(truth, rel=0.08)
 
 
 def test_too_few_folds_decide_nothing():
@@ -132,12 +134,12 @@ def test_the_cheapest_design_reaches_the_goal_in_the_least_time():
     assert design.power >= 0.8
     low, high = design.power_range
     assert low < design.power < high
-    assert design.seconds == 2 * design.folds * design.draws * 60.0 * design.folds / 20
-    for draws in range(1, 11):
-        folds = folds_for(Goal(1.0), math.sqrt(found.fold_variance(draws)))
-        assert design.seconds <= study_seconds(found, folds, draws, 60.0)
+    assert design.seconds == 2 * design.folds * design.repetitions * 60.0 * design.folds / 20
+    for repetitions in range(1, 11):
+        folds = folds_for(Goal(1.0), math.sqrt(found.fold_variance(repetitions)))
+        assert design.seconds <= study_seconds(found, folds, repetitions, 60.0)
     one_draw = estimate_components(pilot[:, :1])
-    assert cheapest_design(one_draw, Goal(1.0)).draws == 1
+    assert cheapest_design(one_draw, Goal(1.0)).repetitions == 1
     assert cheapest_design(found, Goal(0.01)) is None  # not even 2000 folds
 
 
@@ -147,10 +149,10 @@ def test_assessment_finds_the_noise_that_was_simulated():
     for seed in range(20):
         results, expected = simulate_results(
             {"adam": 0.0, "afor": 0.02, "mars": 0.0},
-            datasets=["bci2a"], draws=2, subject_noise=0.02, seed_noise=0.03, seed=seed,
+            datasets=["bci2a"], repetitions=2, subject_noise=0.02, seed_noise=0.03, seed=seed,
         )  # fmt: skip
         made = Results.of(results, expected, metrics=["accuracy"]).comparisons
-        assert [c.optimizer for c in made] == ["mars", "afor"]
+        assert [c.method for c in made] == ["mars", "afor"]
         _, low, high = fold_sd(made[1].noise, 2)
         held += low < truth < high
     assert held >= 16  # a 95 % interval misses the truth in five or more of 20 by 0.3 % chance

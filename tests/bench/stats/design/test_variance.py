@@ -14,11 +14,11 @@ from afor.bench.stats.groups import collect_conditions
 BLOCK = ("deap", "eegnet", "accuracy")
 
 
-def simulate(rng, shape, subject, draw, seed):
-    folds, draws, _ = shape
+def simulate(rng, shape, subject, repetition, seed):
+    folds, repetitions, _ = shape
     return (
         subject * rng.standard_normal((folds, 1, 1))
-        + draw * rng.standard_normal((folds, draws, 1))
+        + repetition * rng.standard_normal((folds, repetitions, 1))
         + seed * rng.standard_normal(shape)
     )
 
@@ -41,17 +41,17 @@ def test_the_components_of_a_balanced_design_add_up_to_the_variance_of_its_folds
     differences = simulate(np.random.default_rng(1), (12, 4, 1), 3, 0, 2)
     found = estimate_components(differences)
     assert found.fold_variance(4) == pytest.approx(found.fold_sd**2)
-    subject, draw = found.components
-    assert found.fold_variance(8) == pytest.approx(subject.variance + draw.variance / 8)
+    subject, repetition = found.components
+    assert found.fold_variance(8) == pytest.approx(subject.variance + repetition.variance / 8)
 
 
 def test_a_negative_component_is_pooled_and_not_cut():
-    differences = np.tile([[1.0], [-1.0]], (6, 1, 1))  # folds agree exactly, draws differ
+    differences = np.tile([[1.0], [-1.0]], (6, 1, 1))  # folds agree exactly, repetitions differ
     differences += 1e-3 * np.arange(6)[:, None, None]
-    subject, draw = estimate_components(differences).components
+    subject, repetition = estimate_components(differences).components
     assert subject.variance == 0
     within, between = 2.0, float(2 * np.var(1e-3 * np.arange(6), ddof=1))
-    assert draw.variance == pytest.approx((6 * within + 5 * between) / 11)
+    assert repetition.variance == pytest.approx((6 * within + 5 * between) / 11)
 
 
 @pytest.mark.parametrize("shape", [(1, 3, 1), (0, 2, 1), (4, 2)])
@@ -89,9 +89,9 @@ def test_estimates_and_intervals_hold_known_components_in_many_designs(shape):
 
 def test_pairs_share_fold_draw_and_seed():
     gains = {"adam": 0.0, "adam_seed_1": 0.0, "adam_seed_2": 0.0, "afor": 0.02, "afor_seed_1": 0.02}
-    results, expected = simulate_results(gains, datasets=["deap"], draws=3)
+    results, expected = simulate_results(gains, datasets=["deap"], repetitions=3)
     missing = ("afor_seed_1", 5, 1)
-    kept = [r for r in results if (r.optimizer, r.fold, r.draw) != missing]
+    kept = [r for r in results if (r.method, r.fold, r.repetition) != missing]
     conditions = collect_conditions(kept, expected)
     differences = paired_differences(conditions, *BLOCK, "afor", "adam")
     assert differences.shape == (31, 3, 2)  # without fold 5; seed 2 has no partner

@@ -21,9 +21,15 @@ def at_most(rate, studies):
     return binom.isf(1e-4, studies, rate) / studies
 
 
-def check_size(rates, shape, folds, studies, *, margin=1.0, draws=1):
+def check_size(rates, shape, folds, studies, *, margin=1.0, repetitions=1):
     """Check all three kinds of false verdicts for one kind of noise."""
-    options = {"studies": studies, "folds": folds, "draws": draws, "draw_sd": 0.5, "seed": folds}
+    options = {
+        "studies": studies,
+        "folds": folds,
+        "repetitions": repetitions,
+        "run_sd": 0.5,
+        "seed": folds,
+    }
     limit = at_most(0.05, studies)
     equal = rates.verdict_rates(rates.simulate_differences(shape, **options), margin)
     assert equal[Decision.BETTER] + equal[Decision.WORSE] <= limit
@@ -72,9 +78,9 @@ def test_the_simulation_would_notice_a_test_that_is_too_liberal(rates):
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", SYMMETRIC)
 @pytest.mark.parametrize("folds", [6, 9, 12, 20, 32])
-@pytest.mark.parametrize("draws", [1, 5])
-def test_false_verdicts_stay_below_five_percent_over_the_grid(rates, shape, folds, draws):
-    check_size(rates, shape, folds, studies=20_000 if folds < 20 else 2000, draws=draws)
+@pytest.mark.parametrize("repetitions", [1, 5])
+def test_false_verdicts_stay_below_five_percent_over_the_grid(rates, shape, folds, repetitions):
+    check_size(rates, shape, folds, studies=20_000 if folds < 20 else 2000, repetitions=repetitions)
 
 
 @pytest.mark.slow

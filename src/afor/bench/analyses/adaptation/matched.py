@@ -29,7 +29,6 @@ class MatchedStudy:
 
     study: Study
     toml: str
-    store_study: str  # the study the averages come from
     dataset: str
     backbone: str
     optimizer: str
@@ -99,7 +98,7 @@ def matched_study(
     remarks = _remarks(first, len(records), beta2)
     steps = sum(record.steps for record in records)
     return MatchedStudy(
-        matched, study_toml(matched, remarks), first.study, first.dataset, first.backbone,
+        matched, study_toml(matched, remarks), first.dataset, first.backbone,
         optimizer, len(records), steps, beta2, by_tensor,
     )  # fmt: skip
 
@@ -109,7 +108,7 @@ def _runs_of_optimizer(
 ) -> list[StoredRun]:
     """Return the runs of one optimizer on one network of one study."""
     stored_runs = [stored for stored in store.runs() if not stored.is_search]
-    names = {"optimizer": optimizer, "study": study, "dataset": dataset, "backbone": backbone}
+    names = {"method": optimizer, "study": study, "dataset": dataset, "backbone": backbone}
     for column, wanted in names.items():
         present = list(dict.fromkeys(getattr(stored, column) for stored in stored_runs))
         if not wanted:
@@ -180,10 +179,10 @@ def _with_controls(
 def _remarks(run: StoredRun, runs: int, beta2: float) -> str:
     return (
         f"Is it the adaptation at all? AFOR beside AdamW held at AFOR's own mean beta2.\n"
-        f"Averages: {runs} finished runs of {run.optimizer} on {run.dataset} × "
+        f"Averages: {runs} finished runs of {run.method} on {run.dataset} × "
         f"{run.backbone} in the study {run.study},\n"
         f"over all their steps; over all tensors it is {beta2:.6f}.\n"
-        f"The averages are pooled over folds and draws: a control of the mechanism, "
+        f"The averages are pooled over folds and repetitions: a control of the mechanism, "
         f"not a method to report.\n"
         f"Run it with --store on the same store: finished runs are not repeated."
     )

@@ -12,21 +12,23 @@ so many batches; its control sees the same windows, shuffled, with pseudo-events
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import stdtrit
-from torch.nn.functional import cross_entropy
 
 from afor.bench.analyses.replay import ChosenRun
 from afor.bench.analyses.step_log import StepLog, Steps
 from afor.bench.common.devices import pick_device, repeatable
 from afor.bench.common.errors import ConfigError, TrainingError
-from afor.bench.common.seeding import isolated, seed_torch
-from afor.bench.optimizers.build import build_optimizer
+from afor.bench.common.seeding import isolated
+from afor.bench.report.figures import style
 from afor.bench.training.batches import Side
+from afor.bench.training.fit import Team
+from afor.bench.training.loop import make_fit
 
 Indices = NDArray[np.int64]
 
@@ -41,47 +43,33 @@ class Schedule:
 
 
 def blocked(
-    side: Side,
-    batch_size: int,
-    seed: int,
-    *,
-    subjects_per_block: int = 1,
-    batches_per_block: int = 20,
-    rounds: int = 10,
+    side: Side, batch_size: int, seed: int, *, batches_per_block: int = 20, rounds: int = 10
 ) -> Schedule:
-    """Make a schedule that stays with a few subjects for a block of batches, then changes them.
+    """Make a schedule that stays with a subject for a block of batches, then changes the subject.
 
-    Every subject has `rounds` blocks, and no subject is in two successive ones. Subjects that do
-    not fill a block are left out of the round. Raises ConfigError if a number is too small or there
-    are too few subjects to change.
+    Every subject has `rounds` blocks, and no subject has two successive ones. Raises ConfigError if
+    a number is too small or there is no subject to change to.
     """
     rng = np.random.default_rng(seed)
     codes = np.unique(side.subject_codes)
-    if min(subjects_per_block, batches_per_block, rounds) < 1 or batch_size < 2:
-        raise ConfigError(
-            "Blocks need at least one subject, one batch, one round, and batches of two windows."
-        )
-    if 2 * subjects_per_block > len(codes):
-        raise ConfigError(
-            f"Blocks of {subjects_per_block} subjects cannot change among {len(codes)} training "
-            f"subjects: at most {len(codes) // 2} fit. Lower subjects_per_block."
-        )
-    pools = {code: side.indices[side.subject_codes == code] for code in codes}
+    if min(batches_per_block, rounds) < 1 or batch_size < 2:
+        raise ConfigError("Blocks need at least one batch, one round, and batches of two windows.")
+    if len(codes) < 2:
+        raise ConfigError("A change of subject needs two or more training subjects, found one.")
     batches: list[Indices] = []
     changes, starts = [], []
-    previous: set[int] = set()  # the subjects of the block before
+    previous = None  # the subject of the block before
     for _ in range(rounds):
         starts.append(len(batches))
         order = rng.permutation(codes)
-        while previous & set(order[:subjects_per_block].tolist()):
+        while order[0] == previous:
             order = rng.permutation(codes)
-        for first in range(0, len(order) - subjects_per_block + 1, subjects_per_block):
-            subjects = order[first : first + subjects_per_block]
-            previous = set(subjects.tolist())
+        for subject in order:
             if batches:
                 changes.append(len(batches))
-            pool = np.concatenate([pools[code] for code in subjects])
+            pool = side.indices[side.subject_codes == subject]
             batches += _fill(rng, pool, batch_size, batches_per_block)
+        previous = order[-1]
     return Schedule(tuple(batches), tuple(changes), tuple(starts))
 
 
@@ -104,7 +92,7 @@ def _fill(rng: np.random.Generator, pool: Indices, batch_size: int, count: int) 
     if size < 2:
         raise ConfigError(
             "A training subject has a single window, and batch norm cannot train on it. "
-            "Leave the subject out, or raise subjects_per_block."
+            "Leave the subject out."
         )
     per_pass = len(pool) // size
     passes = [rng.permutation(pool) for _ in range(-(-count // per_pass))]
@@ -129,11 +117,9 @@ class Response:
     size: float  # mean of `by_event`
     interval: tuple[float, float]  # of `size`, 95 %
 
-    @property
-    def peak(self) -> float:
-        """Return the value of the mean curve after the event that is farthest from 0."""
-        after = self.mean[self.offsets >= 0]
-        return float(after[np.abs(after).argmax()])
+    def content(self) -> dict[str, Any]:
+        """Return size, interval and curve, ready for JSON."""
+        return {"size": self.size, "interval": list(self.interval), "curve": self.mean.tolist()}
 
 
 def event_windows(
@@ -216,6 +202,11 @@ class Quantity:
     direction: int  # +1 if the paper says that it rises, -1 if it falls
     relative: bool  # measured as the logarithm of the ratio to the level before the change
 
+    @property
+    def claim(self) -> str:
+        """Return what the paper says of it: rises or falls."""
+        return "rises" if self.direction > 0 else "falls"
+
 
 # Sec. III-B: a change raises e and lowers rho, also by the agreement; Sec. III-C: beta2 follows.
 CHAIN = (
@@ -241,9 +232,7 @@ class Link:
     @property
     def sentence(self) -> str:
         """Return the finding as a sentence with its numbers."""
-        moved, claim = (
-            "rises" if sign > 0 else "falls" for sign in (self.difference, self.quantity.direction)
-        )
+        moved, claim = "rises" if self.difference > 0 else "falls", self.quantity.claim
         if self.answer == "not seen":
             return (
                 f"{self.quantity.label}: no change that stands out from the control "
@@ -276,7 +265,6 @@ class Shift:
     label: str  # of the run
     steps: int
     events: int
-    subjects_per_block: int
     batches_per_block: int
     statistics: str
     blocked: Mapping[str, Mapping[str, Response]]  # quantity: layer group or "all tensors"
@@ -288,7 +276,6 @@ class Shift:
 def measure_shift(
     run: ChosenRun,
     *,
-    subjects_per_block: int = 1,
     batches_per_block: int = 20,
     rounds: int = 10,
     statistics: str = "",
@@ -300,8 +287,7 @@ def measure_shift(
 
     Args:
         run: A run of AFOR.
-        subjects_per_block: Subjects that batches are drawn from at a time.
-        batches_per_block: Batches until the subjects change.
+        batches_per_block: Batches until the subject changes.
         rounds: How often every training subject has a block.
         statistics: "paper" or "calibrated"; empty keeps the setting of the run.
         progress: Called with a description of each training before it starts.
@@ -316,10 +302,9 @@ def measure_shift(
     if statistics:
         optimizer_settings["statistics"] = statistics
     schedule = blocked(
-        run.training_side(pick_device(settings.device)),
+        run.side("training", pick_device(settings.device)),
         settings.batch_size,
         settings.seed("batches"),
-        subjects_per_block=subjects_per_block,
         batches_per_block=batches_per_block,
         rounds=rounds,
     )
@@ -349,7 +334,6 @@ def measure_shift(
         run.label,
         len(in_blocks),
         len(links[0].blocked.by_event),
-        subjects_per_block,
         batches_per_block,
         str(optimizer_settings.get("statistics", "paper")),
         in_blocks_responses,
@@ -363,29 +347,22 @@ def train_schedule(
     run: ChosenRun, schedule: Schedule, optimizer_settings: Mapping[str, Any]
 ) -> Steps:
     """Train the network of a run on given batches; return every step of its controllers."""
-    settings = run.settings
+    settings = run.settings.changed(
+        optimizer_settings=optimizer_settings, contamination=None, schedule="constant"
+    )
     device = pick_device(settings.device)
     log = StepLog()
-    with repeatable(settings.threads), isolated(settings.seed("weights"), device):
+    with (
+        repeatable(settings.threads, settings.precision),
+        isolated(settings.seed("weights"), device),
+    ):
         model = run.make_model().to(device)
-        optimizer = build_optimizer(
-            settings.optimizer, model, settings.lr, settings.weight_decay, **optimizer_settings
-        )
-        side = run.training_side(device)
-        constrain = getattr(model, "apply_constraints", None) if settings.constraints else None
-        seed_torch(settings.seed("dropout"))
-        model.train()
-        for number, indices in enumerate(schedule.batches):
-            batch = side.load(indices)
-            optimizer.zero_grad()
-            loss = cross_entropy(model(batch.inputs), batch.labels)
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            if constrain is not None:
-                constrain()
-            epoch = int(np.searchsorted(schedule.rounds, number, side="right")) - 1
-            log.record(optimizer, model.named_parameters(), loss.detach(), epoch)
+        fit = make_fit(settings, model, run.source, device)
+        fit.watch_step = log.watch
+        Team([fit]).take_steps(fit.training, schedule.batches, settings.seed("dropout"))
         finite = all(bool(torch.isfinite(p).all()) for p in model.parameters())
+    if fit.error is not None:
+        raise fit.error
     if not finite:
         raise TrainingError(f"{run.label}: the training diverged. Lower the learning rate.")
     return log.result()
@@ -422,14 +399,13 @@ def describe_shift(shift: Shift) -> dict[str, Any]:
         "statistics": shift.statistics,
         "steps": shift.steps,
         "events": shift.events,
-        "subjects_per_block": shift.subjects_per_block,
         "batches_per_block": shift.batches_per_block,
         "last_loss": {"blocked": shift.loss[0], "shuffled": shift.loss[1]},
         "links": [
             {
                 "quantity": link.quantity.name,
                 "logarithmic": link.quantity.relative,
-                "claim": "rises" if link.quantity.direction > 0 else "falls",
+                "claim": link.quantity.claim,
                 "difference": link.difference,
                 "interval": list(link.interval),
                 "answer": link.answer,
@@ -439,19 +415,99 @@ def describe_shift(shift: Shift) -> dict[str, Any]:
                 "sentence": link.sentence,
                 "groups": {
                     group: {
-                        form: {
-                            "size": response.size,
-                            "interval": list(response.interval),
-                            "curve": response.mean.tolist(),
-                        }
-                        for form, response in (
-                            ("blocked", shift.blocked[link.quantity.name][group]),
-                            ("shuffled", shift.shuffled[link.quantity.name][group]),
-                        )
+                        "blocked": response.content(),
+                        "shuffled": shift.shuffled[link.quantity.name][group].content(),
                     }
-                    for group in shift.blocked[link.quantity.name]
+                    for group, response in shift.blocked[link.quantity.name].items()
                 },
             }
             for link in shift.links
         ],
     }
+
+
+ROW_MM = 38
+ANSWERS = {"as claimed": "so it does", "the opposite": "the opposite", "not seen": "not seen"}
+
+
+@style.house_style()
+def shift_figure(shift: Shift) -> Any:
+    """Draw one row per link of the claimed chain: over steps, and by layer group."""
+    figure = style.empty_figure(16 + ROW_MM * len(shift.links))
+    axes = figure.subplots(
+        len(shift.links), 2, squeeze=False, gridspec_kw={"width_ratios": [1.25, 1]}
+    )
+    for (curves, groups), link in zip(axes, shift.links, strict=True):
+        _curves(curves, link)
+        _groups(groups, shift, link)
+    axes[-1, 0].set_xlabel("batches since the change of subject")
+    axes[-1, 1].set_xlabel("mean over the first 10 batches, 95 % interval")
+    axes[0, 1].set_title("by layer group")
+    style.legend_below(figure, axes[0, 0], 3)
+    figure.align_ylabels(axes[:, 0])
+    words = (
+        f"{shift.label}; {shift.events} changes, every {shift.batches_per_block} batches; "
+        f"score statistics: {shift.statistics}"
+    )
+    figure.suptitle(style.plain(words), fontsize=7, x=0.01, ha="left")
+    return figure
+
+
+def _curves(axis: Any, link: Link) -> None:
+    show = partial(_shown, link.quantity, link.beta2_range)
+    for response, color, dash, label in (
+        (link.shuffled, style.GREY, "--", "shuffled batches, pseudo-events"),
+        (link.blocked, style.VERMILION, "-", "blocks of subjects"),
+    ):
+        axis.plot(response.offsets, show(response.mean), color=color, linestyle=dash, label=label)
+        axis.fill_between(
+            response.offsets, show(response.low), show(response.high), color=color,
+            alpha=0.18, linewidth=0,
+        )  # fmt: skip
+    axis.axhline(0, color="black", linewidth=0.5)
+    axis.axvline(-0.5, color=style.BLUE, linewidth=0.8, linestyle=":")
+    axis.set_ylabel(_unit(link.quantity))
+    axis.set_title(
+        f"{link.quantity.label}: the paper says it {link.quantity.claim}; {ANSWERS[link.answer]}"
+    )
+    axis.margins(x=0.01)
+    axis.grid(axis="y")
+
+
+def _groups(axis: Any, shift: Shift, link: Link) -> None:
+    show = partial(_shown, link.quantity, link.beta2_range)
+    names = list(shift.blocked[link.quantity.name])
+    for number, name in enumerate(names):
+        for responses, color, marker, offset in (
+            (shift.shuffled, style.GREY, "s", 0.16),
+            (shift.blocked, style.VERMILION, "o", -0.16),
+        ):
+            response = responses[link.quantity.name][name]
+            low, high = show(response.interval)
+            axis.plot([low, high], [number + offset] * 2, color=color, linewidth=0.9)
+            axis.plot(
+                show(response.size), number + offset, color=color, marker=marker, markersize=3,
+                markeredgewidth=0,
+            )  # fmt: skip
+    axis.axvline(0, color="black", linewidth=0.5)
+    axis.set_yticks(np.arange(len(names)), [style.plain(name) for name in names])
+    axis.get_yticklabels()[names.index(ALL)].set_fontweight("bold")
+    axis.tick_params(axis="y", labelsize=5.5, length=0)
+    axis.invert_yaxis()
+    axis.grid(axis="x")
+    axis.text(
+        1.0, 1.02, _unit(link.quantity), transform=axis.transAxes, ha="right", va="bottom",
+        fontsize=5.5, color="#444444",
+    )  # fmt: skip
+
+
+def _shown(quantity: Quantity, beta2_range: tuple[float, float], values: Any) -> Any:
+    if quantity.name == "beta2":
+        return 100 / (beta2_range[1] - beta2_range[0]) * np.asarray(values)
+    return 100 * np.expm1(values) if quantity.relative else np.asarray(values)
+
+
+def _unit(quantity: Quantity) -> str:
+    if quantity.name == "beta2":
+        return "% of its range"
+    return "change (%)" if quantity.relative else "change"

@@ -1,8 +1,8 @@
 """Measure the headroom of beta2 on a finished study with a grid of beta2 and learning rates.
 
 The best of many settings looks good on the runs on which it was chosen. So constant and learning
-rate are chosen on one half of the folds (or draws) and scored on the other, both ways: each fold is
-scored once, with settings it had no part in choosing.
+rate are chosen on one half of the folds (or repetitions) and scored on the other, both ways: each
+fold is scored once, with settings it had no part in choosing.
 """
 
 import json
@@ -17,19 +17,19 @@ from numpy.typing import NDArray
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.build import full_settings
 from afor.bench.stats.inference.decisions import PairedDecision, decide_family
-from afor.bench.stats.labels import better_sign, margin_of, optimizer_label
+from afor.bench.stats.labels import margin_of, method_label, metric_style
 from afor.bench.store.database import Store, StoredRun
 from afor.bench.study.schema import OptimizerEntry, parse_study
 
 REFERENCE = 0.999
 BEST = "best constant"
 MIN_UNITS = 4  # two to choose on and two to score on
-Unit = tuple[int, int]  # fold, draw
+Unit = tuple[int, int]  # fold, repetition
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One method at one learning rate, with a value of the metric per fold and draw."""
+    """One method at one learning rate, with a value of the metric per fold and repetition."""
 
     method: str  # of constants: "β₂ = 0.9"
     beta2: float | None  # None for a rule
@@ -69,7 +69,7 @@ class Headroom:
 
     metric: str
     reference: float
-    units: str  # "folds" or "draws"
+    units: str  # "folds" or "repetitions"
     count: int  # of the units
     best_constant: MethodScore
     constants: tuple[MethodScore, ...]  # by beta2
@@ -100,7 +100,7 @@ def measure_headroom(
         metrics: Names of metrics; None takes accuracy, NLL and those of streams, as recorded.
         study: Name of one study of the store; None takes all.
         reference: The constant beta2 that the others are compared with.
-        units: What is halved: ``"folds"`` or ``"draws"``; None takes folds if there are enough.
+        units: What is halved: ``"folds"`` or ``"repetitions"``; None takes folds if they suffice.
 
     Raises:
         ConfigError: There is no grid of beta2, runs are missing, or there are too few units.
@@ -144,17 +144,10 @@ def headroom_of(
     margins: Mapping[str, float] | None = None,
     family: int | None = None,
 ) -> Headroom:
-    """Compare the candidates of one data set and backbone.
+    """Compare the candidates of one data set and backbone, as `measure_headroom` does.
 
-    Args:
-        candidates: Methods at their learning rates.
-        metric: Name of the metric.
-        reference: The constant beta2 that the others are compared with.
-        units: What is halved: ``"folds"`` or ``"draws"``; None takes folds if there are enough.
-        where: Name of the study, for messages.
-        margins: Margins of equivalence that the study states, by metric.
-        family: Number of comparisons with the reference to correct for, where the study makes more
-            of them than these candidates do.
+    `where` names the study in messages. `family` is the number of comparisons with the reference to
+    correct for, where the study makes more of them than these candidates do.
     """
     constants = sorted({c.beta2 for c in candidates if c.beta2 is not None})
     if reference not in constants or len(constants) < 2:
@@ -163,7 +156,7 @@ def headroom_of(
             f"at least one other beta2; it has {', '.join(f'{b:g}' for b in constants) or 'none'}. "
             f"The preset `headroom` makes one: `afor run headroom`."
         )
-    units, scores = _unit_scores(candidates, better_sign(metric), units, where)
+    units, scores = _unit_scores(candidates, metric_style(metric).sign, units, where)
     count = scores.shape[1]
     halves = [np.arange(count) % 2 == 0, np.arange(count) % 2 == 1]
 
@@ -197,7 +190,7 @@ def headroom_of(
         name: MethodScore(
             name,
             beta2.get(name),
-            better_sign(metric) * float(out.mean()),
+            metric_style(metric).sign * float(out.mean()),
             over_reference.get(name),
             over_best.get(name),
             _choice_texts(name, choices),
@@ -235,13 +228,13 @@ def _unit_scores(
 ) -> tuple[str, NDArray[np.float64]]:
     """Return what is halved and the signed score of each candidate and unit, higher is better."""
     keys = sorted(set.intersection(*(set(c.values) for c in candidates)))
-    numbers = {"folds": sorted({f for f, _ in keys}), "draws": sorted({d for _, d in keys})}
+    numbers = {"folds": sorted({f for f, _ in keys}), "repetitions": sorted({d for _, d in keys})}
     if units is None:
-        units = "folds" if len(numbers["folds"]) >= MIN_UNITS else "draws"
+        units = "folds" if len(numbers["folds"]) >= MIN_UNITS else "repetitions"
     if units not in numbers:
-        raise ConfigError(f"{units!r} cannot be halved. Accepted: folds, draws.")
+        raise ConfigError(f"{units!r} cannot be halved. Accepted: folds, repetitions.")
     if len(numbers[units]) < MIN_UNITS:
-        have = f"{len(numbers['folds'])} folds and {len(numbers['draws'])} draws"
+        have = f"{len(numbers['folds'])} folds and {len(numbers['repetitions'])} repetitions"
         raise ConfigError(
             f"{where} has {have}: at least {MIN_UNITS} {units} are needed, two to choose on and "
             f"two to score on."
@@ -268,9 +261,9 @@ def _read_values(
             f"`afor run` first."
         )
     values: dict[str, dict[str, float]] = {}
-    left_out = {run.optimizer for run in runs if run.status != "done"}
+    left_out = {run.method for run in runs if run.status != "done"}
     for run in runs:
-        finished = store.run(run.key) if run.optimizer not in left_out else None
+        finished = store.run(run.key) if run.method not in left_out else None
         if finished is None or finished.record is None:
             continue
         metrics = finished.record.metrics()
@@ -291,15 +284,15 @@ def _candidates(
     names: dict[str, str] = {}  # of the first entry of each method
     grouped: dict[tuple[str, float | None, float], dict[Unit, float]] = {}
     for run in runs:
-        if run.optimizer in left_out:
+        if run.method in left_out:
             continue
         entry = entries[run.entry]
         beta2 = _constant(entry)
         identity = json.dumps(entry.model_dump(exclude={"name", "lr", "control"}), sort_keys=True)
-        name = names.setdefault(identity, optimizer_label(entry.name))
+        name = names.setdefault(identity, method_label(entry.name))
         method = name if beta2 is None else f"β₂ = {beta2:g}"
         value = values[run.key][metric]
-        grouped.setdefault((method, beta2, run.rate), {})[run.fold, run.draw] = value
+        grouped.setdefault((method, beta2, run.rate), {})[run.fold, run.repetition] = value
     return [Candidate(*key, runs) for key, runs in grouped.items()]
 
 

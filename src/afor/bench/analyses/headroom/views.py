@@ -10,7 +10,7 @@ from afor.bench.report.figures import style
 from afor.bench.report.tables.formats import Row, Table, columns_of, text_row
 from afor.bench.report.verdicts import interval_text
 from afor.bench.stats.inference.decisions import PairedDecision
-from afor.bench.stats.labels import block_label, metric_style, metric_text, signed
+from afor.bench.stats.labels import metric_style, signed, task_label
 
 RECORDED = ("study", "dataset", "backbone", "metric", "reference", "units", "count")
 
@@ -64,7 +64,7 @@ def _table(results: Sequence[Headroom]) -> Table:
         "correction over the methods of a column.",
         *([f"Left out, because runs diverged or failed: {', '.join(left_out)}."] * bool(left_out)),
     ]
-    block = block_label(first.dataset, first.backbone)
+    block = task_label(first.dataset, first.backbone)
     return Table(
         name="headroom",
         title=f"Headroom of β₂: {first.study}, {block}, {first.count} {first.units}",
@@ -79,7 +79,7 @@ def _row(metric: str, method: MethodScore) -> Row:
     return text_row(
         method.method,
         [
-            metric_text(metric, method.score),
+            metric_style(metric).text(method.score),
             _decision_text(method.over_reference, metric),
             _decision_text(method.over_best_constant, metric),
             " / ".join(method.choices),
@@ -109,8 +109,8 @@ def _decision_record(name: str, made: PairedDecision | None) -> dict[str, object
 def headroom_figure(results: Sequence[Headroom]) -> Any:
     """Draw one panel per data set, backbone and metric: constants to the left, rules to the right.
 
-    Bars are exact 95 % intervals over folds or draws, from six on; the band is the interval of the
-    best constant.
+    Bars are exact 95 % intervals over folds or repetitions, from six on; the band is the interval
+    of the best constant.
     """
     figure, axes = style.new_figure(14 + 38 * len(results), rows=len(results))
     for axis, result in zip(axes[:, 0], results, strict=True):
@@ -145,7 +145,7 @@ def _panel(axis: Any, result: Headroom) -> None:
     ticks = [*positions, *(start + number for number in range(len(result.rules)))]
     axis.set_xticks(ticks, labels, rotation=35, ha="right", rotation_mode="anchor")
     axis.set_ylabel(f"{style.plain(look.label)} gain over\n{result.reference:g} ({look.gain_unit})")
-    names = (result.study, block_label(result.dataset, result.backbone))
+    names = (result.study, task_label(result.dataset, result.backbone))
     axis.set_title("\n".join(map(style.plain, names)))
     axis.grid(axis="y")
 

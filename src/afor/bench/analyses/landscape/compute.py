@@ -1,25 +1,25 @@
 """Compute the loss in a plane around a solution, with the optimizers' paths projected onto it.
 
     runs = [find_run(study, optimizer=name) for name in ("adam", "afor")]
-    result = landscape(runs, [record_trajectory(run) for run in runs], center="afor")
+    result = landscape(runs, [record_trajectory(run) for run in runs])
 
 This is the right side of the paper's Fig. 1 and Table V. In addition it measures how much of each
 path the plane shows.
 """
 
+import copy
 import math
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from afor.bench.analyses.landscape.loss_grid import Watch, evaluate, grid_axis, grid_coordinates
 from afor.bench.analyses.landscape.loss_surface import WINDOWS, LossSurface
 from afor.bench.analyses.landscape.plane import (
     Directions,
-    Plane,
     make_plane,
     path_length,
     random_lengths,
@@ -27,37 +27,16 @@ from afor.bench.analyses.landscape.plane import (
 from afor.bench.analyses.landscape.record import BatchNorm, Landscape, PathInPlane
 from afor.bench.analyses.landscape.trajectories import Trajectory
 from afor.bench.analyses.replay import ChosenRun
+from afor.bench.common.devices import repeatable
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.seeding import derive_substep
 
 GRID = 51
+LEAST_GRID = 3
 MARGIN = 1.15  # how far beyond the farthest projected point the grid reaches
 
-
-@dataclass(frozen=True)
-class Points:
-    """The points to evaluate: those in the plane, then those of the trajectories; picklable."""
-
-    surface: LossSurface
-    plane: Plane
-    coordinates: NDArray[np.float64]
-    center_buffers: NDArray[np.float64]
-    trajectories: Sequence[Trajectory]
-
-    def __len__(self) -> int:
-        return len(self.coordinates) + sum(len(path.weights) for path in self.trajectories)
-
-    def __call__(self, number: int) -> float:
-        """Return the loss of one point."""
-        if number < len(self.coordinates):
-            weights = self.plane.at(self.coordinates[number]).astype(np.float32)
-            return self.surface(weights, self.center_buffers)
-        number -= len(self.coordinates)
-        for trajectory in self.trajectories:
-            if number < len(trajectory.weights):
-                return self.surface(trajectory.weights[number], trajectory.buffers[number])
-            number -= len(trajectory.weights)
-        raise IndexError(number)
+Vector = NDArray[np.floating]  # all weights, or all buffers
+Watch = Callable[[int, int], None]  # points done, points in all
 
 
 def landscape(
@@ -65,14 +44,12 @@ def landscape(
     trajectories: Sequence[Trajectory],
     *,
     study: str = "",
-    center: str = "",
     directions: Directions = "random",
     grid: int = GRID,
     span: float | None = None,
     seed: int = 0,
     windows: int = WINDOWS,
     batch_norm: BatchNorm = "fixed",
-    every_steps: int = 0,
     workers: int = 1,
     watch: Watch | None = None,
 ) -> Landscape:
@@ -82,55 +59,81 @@ def landscape(
         runs: The run of each optimizer.
         trajectories: The path of each run, from `record_trajectory`.
         study: Name of the study, for titles.
-        center: Optimizer whose solution is the origin; by default AFOR, else the last.
         directions: "random", "filter" (random, filter-normalised) or "pca" (of the paths).
         grid: Number of grid points along each direction.
         span: The grid reaches from -span to span; None makes it hold all paths.
         seed: Seed of the random directions and of the choice of windows.
         windows: Number of training windows to average the loss over; 0 uses all.
         batch_norm: "fixed" (statistics of the center) or "recomputed" (at each point).
-        every_steps: Steps between two points of a path, for the record; 0 if one per epoch.
-        workers: Number of processes.
+        workers: Number of threads.
         watch: Called with the points done and the points in all.
 
     Raises:
         ConfigError: An argument is out of range, or the runs do not start from the same weights.
     """
-    started = time.perf_counter()
-    by_name = {trajectory.optimizer: trajectory for trajectory in trajectories}
-    center = choose_center([trajectory.optimizer for trajectory in trajectories], center)
-    grid_axis(grid, 1.0 if span is None else span)  # reports a mistake before the computation
+    center = check_arguments([path.optimizer for path in trajectories], grid, span, windows)
     _check_pairing(trajectories)
-    central, run = by_name[center], next(r for r in runs if r.planned.optimizer == center)
+    central = next(path for path in trajectories if path.optimizer == center)
+    run = next(run for run in runs if run.planned.method == center)
     surface = LossSurface(run, windows=windows, seed=seed, batch_norm=batch_norm)
-    plane = make_plane(
-        directions,
-        central.points[central.solution],
-        np.concatenate([trajectory.points for trajectory in trajectories]),
-        surface.shapes,
-        seed,
-    )
-    in_plane = [plane.coordinates(trajectory.points) for trajectory in trajectories]
+    paths = [trajectory.points for trajectory in trajectories]
+    origin = paths[trajectories.index(central)][central.solution]
+    plane = make_plane(directions, origin, np.concatenate(paths), surface.shapes, seed)
+    in_plane = [plane.coordinates(points) for points in paths]
     if span is None:
         span = MARGIN * max(float(np.abs(points).max()) for points in in_plane)
     axis = grid_axis(grid, span)
     coordinates = np.concatenate([grid_coordinates(axis), *in_plane])
-    points = Points(surface, plane, coordinates, central.buffers[central.solution], trajectories)
-    losses = evaluate(points, len(points), workers=workers, watch=watch)
+    own_points = [(path, number) for path in trajectories for number in range(len(path.weights))]
+
+    def point(number: int) -> tuple[Vector, Vector]:
+        """Return weights and buffers: in the plane those of the center, on a path its own."""
+        if number < len(coordinates):
+            weights = plane.at(coordinates[number]).astype(np.float32)
+            return weights, central.buffers[central.solution]
+        path, position = own_points[number - len(coordinates)]
+        return path.weights[position], path.buffers[position]
+
+    count = len(coordinates) + len(own_points)
+    losses = evaluate(surface, point, count, workers=workers, watch=watch)
     sizes = [grid * grid, *[len(points) for points in in_plane] * 2]
     grid_loss, *path_losses = np.split(losses, np.cumsum(sizes)[:-1])
-    count = len(trajectories)
-    planned = run.planned
-    lengths = np.full((count, 2), math.nan)
+    lengths = np.full((len(paths), 2), math.nan)
     if directions == "random":
-        drawn = random_lengths([path.points for path in trajectories], derive_substep(seed, 2))
+        drawn = random_lengths(paths, derive_substep(seed, 2))
         lengths = np.stack([drawn.mean(axis=1), drawn.std(axis=1, ddof=1)], axis=1)
+    measured = {}
+    for number, (trajectory, points) in enumerate(zip(trajectories, paths, strict=True)):
+        projected, true = path_losses[number], path_losses[len(paths) + number]
+        measured[trajectory.optimizer] = PathInPlane(
+            x=in_plane[number][:, 0].tolist(),
+            y=in_plane[number][:, 1].tolist(),
+            solution=trajectory.solution,
+            epochs=trajectory.epochs,
+            projected_loss=projected.tolist(),
+            true_loss=true.tolist(),
+            # Paper: "minimum projected loss", undefined. Here: the loss of the plane at the
+            # projected points of the path, lowest of them, because only that needs both the plane
+            # and the path.
+            minimum_loss=float(projected.min()),
+            minimum_true_loss=float(true.min()),
+            # Paper: "projected path length", units and points not stated. Here: in the units of
+            # the weights, all recorded points, because a length must not depend on the directions'
+            # scale.
+            path_length=plane.path_length(points),
+            path_length_full=path_length(points),
+            explained_share=plane.explained_share(points),
+            step_share=plane.step_share(points),
+            random_length_mean=float(lengths[number, 0]),
+            random_length_sd=float(lengths[number, 1]),
+        )
+    planned = run.planned
     return Landscape(
         study=study,
         dataset=planned.dataset,
         backbone=planned.backbone,
         fold=planned.fold,
-        draw=planned.draw,
+        repetition=planned.repetition,
         center=center,
         directions=directions,
         seed=seed,
@@ -139,66 +142,72 @@ def landscape(
         windows=len(surface.indices),
         training_windows=surface.training_windows,
         batch_norm=batch_norm,
-        norm_layers=surface.norm_layers,
-        every_steps=every_steps,
         axis=axis.tolist(),
         loss=grid_loss.reshape(grid, grid).tolist(),
-        paths={
-            trajectory.optimizer: replace(
-                measure_path(plane, trajectory, projected, true),
-                random_length_mean=float(length[0]),
-                random_length_sd=float(length[1]),
-            )
-            for trajectory, projected, true, length in zip(
-                trajectories, path_losses[:count], path_losses[count:], lengths, strict=True
-            )
-        },
-        workers=workers,
-        grid_s=time.perf_counter() - started,
+        paths=measured,
     )
 
 
-def choose_center(optimizers: Sequence[str], center: str = "") -> str:
-    """Return the optimizer whose solution is the origin. Raises ConfigError."""
+def check_arguments(optimizers: Sequence[str], grid: int, span: float | None, windows: int) -> str:
+    """Return the optimizer whose solution is the origin: AFOR, else the last.
+
+    Raises ConfigError if an argument of `landscape` is out of range, before anything is trained.
+    """
     if not optimizers or len(set(optimizers)) < len(optimizers):
         names = ", ".join(optimizers) or "(none)"
         raise ConfigError(f"optimizers {names}: name at least one, and each of them once.")
-    if center and center not in optimizers:
-        raise ConfigError(
-            f'The center "{center}" is none of the optimizers: {", ".join(optimizers)}. '
-            "Name it among them too."
-        )
-    return center or ("afor" if "afor" in optimizers else optimizers[-1])
+    grid_axis(grid, 1.0 if span is None else span)
+    if windows < 0 or windows == 1:
+        raise ConfigError(f"windows = {windows}: at least 2 are needed; 0 stands for all.")
+    return "afor" if "afor" in optimizers else optimizers[-1]
 
 
-def measure_path(
-    plane: Plane,
-    trajectory: Trajectory,
-    projected_loss: NDArray[np.float64],
-    true_loss: NDArray[np.float64],
-) -> PathInPlane:
-    """Return the measures of one trajectory in a plane."""
-    points = trajectory.points
-    x, y = plane.coordinates(points).T
-    return PathInPlane(
-        x=x.tolist(),
-        y=y.tolist(),
-        steps=trajectory.steps.tolist(),
-        solution=trajectory.solution,
-        epochs=trajectory.epochs,
-        projected_loss=projected_loss.tolist(),
-        true_loss=true_loss.tolist(),
-        # Paper: "minimum projected loss", undefined. Here: the loss of the plane at the projected
-        # points of the path, lowest of them, because only that needs both the plane and the path.
-        minimum_loss=float(projected_loss.min()),
-        minimum_true_loss=float(true_loss.min()),
-        # Paper: "projected path length", units and points not stated. Here: in the units of the
-        # weights, all recorded points, because a length must not depend on the directions' scale.
-        path_length=plane.path_length(points),
-        path_length_full=path_length(points),
-        explained_share=plane.explained_share(points),
-        step_share=plane.step_share(points),
-    )
+def grid_axis(points: int, span: float) -> NDArray[np.float64]:
+    """Return the coordinates of a grid from -span to span; an odd number has 0 among them.
+
+    >>> grid_axis(5, 1.0).tolist()
+    [-1.0, -0.5, 0.0, 0.5, 1.0]
+    """
+    if points < LEAST_GRID:
+        raise ConfigError(f"a grid of {points} x {points}: at least {LEAST_GRID} are needed.")
+    if not 0 < span < float("inf"):
+        raise ConfigError(f"span {span}: it must be a number above 0, in units of the directions.")
+    numbers = np.arange(points, dtype=np.float64) - (points - 1) / 2
+    return numbers * np.float64(2 * span / (points - 1))
+
+
+def grid_coordinates(axis: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return all (x, y) of a grid, row by row: x runs fastest."""
+    x, y = np.meshgrid(axis, axis)
+    return np.stack([x.ravel(), y.ravel()], axis=1)
+
+
+def evaluate(
+    loss: Callable[[Vector, Vector], float],
+    point: Callable[[int], tuple[Vector, Vector]],
+    count: int,
+    *,
+    workers: int = 1,
+    watch: Watch | None = None,
+) -> NDArray[np.float64]:
+    """Return the loss at each point, computed by several threads with a copy of `loss` each.
+
+    One thread of torch computes a point, so the values do not depend on the number of workers.
+    """
+    own = threading.local()
+
+    def start() -> None:
+        torch.set_num_threads(1)  # holds for the thread that calls it
+        own.loss = copy.deepcopy(loss)
+
+    values = np.empty(count)
+    with repeatable(1), ThreadPoolExecutor(workers, initializer=start) as pool:
+        computed = pool.map(lambda number: own.loss(*point(number)), range(count))
+        for number, value in enumerate(computed):
+            values[number] = value
+            if watch is not None:
+                watch(number + 1, count)
+    return values
 
 
 def _check_pairing(trajectories: Sequence[Trajectory]) -> None:

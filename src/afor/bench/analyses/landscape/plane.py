@@ -8,7 +8,7 @@ Everything here is geometry on float64 arrays; no network, no loss.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, cast, get_args
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,20 +72,11 @@ def make_plane(
     "pca" needs the points of all paths, (points, weights); "filter" the shapes of the parameters.
     The seed is that of random directions. Raises ConfigError if the directions span no plane.
     """
-    check_directions(directions)
     if directions == "pca":
         return pca_plane(center, points)
     if directions == "random":
         return random_plane(center, seed)
     return filter_plane(center, shapes, seed)
-
-
-def check_directions(directions: str) -> Directions:
-    """Return the directions; raise ConfigError if they are not among the accepted ones."""
-    if directions not in get_args(Directions):
-        accepted = ", ".join(get_args(Directions))
-        raise ConfigError(f'directions "{directions}" are not known. Accepted: {accepted}.')
-    return cast("Directions", directions)
 
 
 def random_plane(center: NDArray[np.float64], seed: int) -> Plane:

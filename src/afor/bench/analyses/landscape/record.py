@@ -1,6 +1,5 @@
 """What a landscape leaves: the losses, the paths and how they were made, as JSON and back."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -21,7 +20,6 @@ class PathInPlane:
 
     x: list[float]
     y: list[float]
-    steps: list[int]  # optimizer steps before each point
     solution: int  # the point the run restores
     epochs: int
     projected_loss: list[float]  # of the plane's nearest point, with the center's buffers
@@ -45,7 +43,7 @@ class Landscape:
     dataset: str
     backbone: str
     fold: int
-    draw: int
+    repetition: int
     center: str  # the optimizer at whose solution the plane lies
     directions: Directions
     seed: int
@@ -54,27 +52,18 @@ class Landscape:
     windows: int  # over which the loss is averaged
     training_windows: int  # all windows of the training subjects
     batch_norm: BatchNorm
-    norm_layers: int
-    every_steps: int  # 0: a point per epoch
     axis: list[float]
     loss: list[list[float]]  # a row per value of the second direction
     paths: dict[str, PathInPlane]
-    workers: int
-    grid_s: float
 
     @property
     def label(self) -> str:
         """Return the name of the run for titles."""
-        return f"{self.dataset}, {self.backbone}, fold {self.fold}, draw {self.draw}"
-
-
-def landscape_json(measured: Landscape) -> str:
-    """Return everything as JSON, for table, figure and report; a loss not finite is null."""
-    return json.dumps(content_of(measured), allow_nan=False) + "\n"
+        return f"{self.dataset}, {self.backbone}, fold {self.fold}, repetition {self.repetition}"
 
 
 def content_of(measured: Landscape) -> dict[str, Any]:
-    """Return the JSON object that `read_landscape` reads."""
+    """Return the JSON object that `read_landscape` reads; a loss not finite is null."""
     return {"landscape": measured.label, **without_nan(asdict(measured))}
 
 

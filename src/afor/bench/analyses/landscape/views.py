@@ -1,7 +1,6 @@
-"""Show a landscape: figure, Table V of the paper with ours, text, and section of the report."""
+"""Show a landscape: figure, Table V of the paper with ours, and section of the report."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afor.bench.analyses.landscape.plane import PLANES
-from afor.bench.analyses.landscape.record import Landscape, PathInPlane, content_of, read_landscape
+from afor.bench.analyses.landscape.record import Landscape, PathInPlane
 from afor.bench.report.figures import style
 from afor.bench.report.page import Section
 from afor.bench.report.tables.formats import Table
 from afor.bench.report.tables.paper import measured_table
-from afor.bench.stats.labels import block_label, optimizer_label, share_text
+from afor.bench.stats.labels import method_label, share_text, task_label
 from afor.bench.stats.paper_numbers import published
 
 LEVELS = 14
@@ -48,7 +47,7 @@ def landscape_figure(result: Landscape) -> Any:
             x, y, color=color, linewidth=1.3, zorder=4, marker=marker, markersize=3,
             markeredgecolor="white", markeredgewidth=0.4,
             markevery=max(1, round(len(x) / SHOWN_MARKERS)),
-            label=style.plain(f"{optimizer_label(name)}: {share} of its path lies in the plane"),
+            label=style.plain(f"{method_label(name)}: {share} of its path lies in the plane"),
         )  # fmt: skip
         axis.plot(
             x[path.solution], y[path.solution], marker="*", markersize=9, color=color,
@@ -59,7 +58,7 @@ def landscape_figure(result: Landscape) -> Any:
         start.x[0], start.y[0], marker="o", markersize=5.5, color="white", zorder=5,
         markeredgecolor="black", markeredgewidth=0.9, linestyle="", label="start of all paths",
     )  # fmt: skip
-    star_label = f"weights that a run keeps; (0, 0): {optimizer_label(result.center)}'s"
+    star_label = f"weights that a run keeps; (0, 0): {method_label(result.center)}'s"
     axis.plot([], [], marker="*", markersize=7, color="#555555", linestyle="",
               label=style.plain(star_label))  # fmt: skip
     span = result.span
@@ -67,7 +66,7 @@ def landscape_figure(result: Landscape) -> Any:
     for number, side in enumerate((axis.xaxis, axis.yaxis), start=1):
         side.set_label_text(AXIS_NAMES[result.directions].format(number))
         side.set_major_locator(MaxNLocator(TICKS))
-    axis.set_title(style.plain(block_label(result.dataset, result.backbone)))
+    axis.set_title(style.plain(task_label(result.dataset, result.backbone)))
     bar.set_label(f"training loss, {result.windows:,} windows")
     figure.legend(*axis.get_legend_handles_labels(), loc="outside lower left", ncols=1)
     return figure
@@ -137,32 +136,24 @@ MORE_LANDSCAPE_LABELS = {
 }
 
 
-def landscape_table(ours: Mapping[str, Any] | None = None) -> Table:
-    """Return Table V, with our values below the paper's.
-
-    `ours` is {optimizer: {measure: value}}, the JSON object of a landscape, or None.
-    """
+def landscape_table(ours: Landscape | None = None) -> Table:
+    """Return Table V, with our values below the paper's."""
     paper = published()["landscape"]["cells"]
-    measures, notes = dict(ours or {}), tuple[str, ...]()
-    if "landscape" in measures:
-        measures, notes = _landscape_measures(read_landscape(measures, "the file of ours"))
-    names = list(dict.fromkeys([*paper, *measures]))
+    measures = {} if ours is None else _landscape_measures(ours)
     labels = LANDSCAPE_LABELS | MORE_LANDSCAPE_LABELS
-    paper_rows = {key: {o: paper[o][key] for o in paper} for key in LANDSCAPE_LABELS}
-    our_rows = {
-        key: row
-        for key in labels
-        if (row := {o: measures[o][key] for o in measures if key in measures[o]})
-        or key in LANDSCAPE_LABELS
-    }
     table = measured_table(
-        "landscape", "Loss landscape", names, labels, paper_rows, our_rows if ours else None
+        "landscape",
+        "Loss landscape",
+        list(dict.fromkeys([*paper, *measures])),
+        labels,
+        {key: {name: paper[name][key] for name in paper} for key in LANDSCAPE_LABELS},
+        {key: {name: measures[name][key] for name in measures} for key in labels} if ours else None,
     )
-    return replace(table, notes=notes)
+    return table if ours is None else replace(table, notes=(_note(ours),))
 
 
-def _landscape_measures(result: Landscape) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:
-    measures = {
+def _landscape_measures(result: Landscape) -> dict[str, dict[str, float]]:
+    return {
         name: {
             **{key: getattr(path, key) for key in LANDSCAPE_LABELS},
             "minimum_true_loss": path.minimum_true_loss,
@@ -172,45 +163,18 @@ def _landscape_measures(result: Landscape) -> tuple[dict[str, dict[str, float]],
         }
         for name, path in result.paths.items()
     }
-    note = (
-        f"ours: {result.label}; {result.directions} directions, seed {result.seed}, around "
-        f"{optimizer_label(result.center)}'s solution; {result.windows:,} training windows; batch "
-        f"norm {result.batch_norm}. In the plane: share of the squared displacement."
-    )
-    return measures, (note,)
 
 
-def describe(result: Landscape) -> str:
-    """Return how the landscape was computed and its numbers, as text with a small table."""
+def _note(result: Landscape) -> str:
     points = len(result.axis)
-    directions = {
-        "random": "two random directions, made orthonormal",
-        "filter": "two random directions, filter-normalised; biases and batch norm do not move",
-        "pca": "the two principal directions of all paths",
-    }
-    norm = (
-        "statistics of the center" if result.batch_norm == "fixed" else "recomputed at each point"
+    return (
+        f"ours: {result.study}: {result.label}; {result.directions} directions of "
+        f"{result.weights:,} weights, seed {result.seed}, around "
+        f"{method_label(result.center)}'s solution; {points} x {points} points from "
+        f"{-result.span:.4g} to {result.span:.4g}; {result.windows:,} of "
+        f"{result.training_windows:,} training windows in evaluation mode; batch norm "
+        f"{result.batch_norm}. In the plane: share of the squared displacement."
     )
-    lines = [
-        f"{result.study}: {result.label}; center: {optimizer_label(result.center)}'s solution",
-        f"plane: {directions[result.directions]}, seed {result.seed}; {result.weights:,} weights",
-        f"loss: {result.windows:,} of {result.training_windows:,} training windows, evaluation "
-        f"mode, batch norm ({result.norm_layers} layers): {norm}",
-        f"grid: {points} x {points} from {-result.span:.4g} to {result.span:.4g}; all losses in "
-        f"{result.grid_s:.0f} s on {result.workers} core{'s' if result.workers > 1 else ''}",
-        "",
-        f"{'':12s}{'min. loss':>12s}{'min. loss':>12s}{'length':>10s}{'length':>10s}"
-        f"{'path in':>12s}{'steps in':>12s}{'epochs':>8s}",
-        f"{'':12s}{'projected':>12s}{'true':>12s}{'in plane':>10s}{'all dim.':>10s}"
-        f"{'the plane':>12s}{'the plane':>12s}{'':>8s}",
-    ]
-    lines += [
-        f"{optimizer_label(name):12s}{path.minimum_loss:12.4f}{path.minimum_true_loss:12.4f}"
-        f"{path.path_length:10.3f}{path.path_length_full:10.3f}"
-        f"{share_text(path.explained_share):>12s}{share_text(path.step_share):>12s}{path.epochs:8d}"
-        for name, path in result.paths.items()
-    ]
-    return "\n".join([*lines, "", *findings(result)])
 
 
 def landscape_section(measured: Landscape) -> Section:
@@ -221,7 +185,7 @@ def landscape_section(measured: Landscape) -> Section:
         figure=landscape_figure(measured),
         caption=f"{measured.label}; {measured.directions} directions. One run, not a mean.",
         findings=findings(measured),
-        table=landscape_table(content_of(measured)),
+        table=landscape_table(measured),
     )
 
 
@@ -245,14 +209,14 @@ def findings(result: Landscape) -> list[str]:
             f"Over the whole grid the loss varies by {np.ptp(losses):.2g}; along the true paths it "
             f"varies by {np.ptp(true):.2g}."
         )
-    label = optimizer_label(result.center)
+    label = method_label(result.center)
     texts.append(
         f"{label}'s solution lies in the middle, where its projected loss is its true one; every "
         f"other projected loss is that of {label}'s weights, moved by what the plane keeps of a "
         "path. Compare optimizers by the true loss."
     )
     spread = [
-        f"{path.random_length_mean:.3g} ± {path.random_length_sd:.2g} ({optimizer_label(name)})"
+        f"{path.random_length_mean:.3g} ± {path.random_length_sd:.2g} ({method_label(name)})"
         for name, path in result.paths.items()
         if not math.isnan(path.random_length_mean)
     ]

@@ -3,19 +3,16 @@
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from afor.bench.cli.lazy import add_command
 from afor.bench.cli.options import Json, argument, completing, datasets, option
+from afor.bench.cli.printing import progress_bar
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import AbsentError, ConfigError, DataError
 from afor.bench.common.files import write_atomically
@@ -26,11 +23,13 @@ from afor.bench.data.dataset import STAND_IN_MARK
 from afor.bench.data.fetching import fetch_files, named_subjects
 from afor.bench.data.inspection.check import CheckReport, balance_warning, check_dataset
 from afor.bench.data.inspection.page import data_page
-from afor.bench.data.inspection.survey import Survey, blocks_of, survey_folder, try_proposal
+from afor.bench.data.inspection.survey import Survey, folds_of, survey_folder, try_proposal
 from afor.bench.data.loading import default_root
 from afor.bench.data.prepared import open_cache
 from afor.bench.data.stand_ins import write_stand_in
+from afor.bench.store.learning_rates import SMALL_GRID, small_search
 from afor.bench.study.overrides import key_value
+from afor.bench.study.schema import parse_study
 from afor.bench.study.toml_io import toml_text
 
 MAX_SHOWN = 20  # subjects or events that a line lists
@@ -141,7 +140,7 @@ def get(
             f"cite     {info.citation}\nfrom     {info.where}"
         )
     if not dry_run and missing:
-        with _progress(f"Fetching {info.name}") as progress:
+        with progress_bar(f"Fetching {info.name}") as progress:
             fetched = fetch_files(dataset.fetch, folder, subjects, settings, progress)
         summary["missing"] = len(files) - sum(file.is_whole(folder) for file in files)
         if not as_json:
@@ -168,7 +167,7 @@ def check(
         afor data check bci2a --root data/bci2a
     """
     look_beside(Path.cwd() / name)  # a module of one's own in the current folder
-    with _progress(f"Checking {name}") as progress:
+    with progress_bar(f"Checking {name}") as progress:
         report = check_dataset(
             name,
             root,
@@ -177,7 +176,7 @@ def check(
             progress=progress,
         )
     if as_json:
-        print_json(report.as_dict())
+        print_json(asdict(report))
     else:
         _print_report(report)
     if report.faults:
@@ -228,23 +227,33 @@ def import_folder(
         afor data import recordings > mine.toml
     """
     survey = survey_folder(root)
-    with _progress(f"Reading {root}") as progress:
+    with progress_bar(f"Reading {root}") as progress:
         source, problem = try_proposal(survey, None, progress)
     findings = _findings(survey)
     if source is not None:
         counts = np.bincount(source.labels, minlength=source.n_classes) // source.windows_per_trial
-        named = zip(source.class_names, counts.tolist(), strict=True)
-        findings.append(f"trials: {', '.join(f'{name} {count}' for name, count in named)}")
-        if warning := balance_warning(source.class_names, counts.tolist()):
+        named = dict(zip(source.class_names, counts.tolist(), strict=True))
+        findings.append(f"trials: {', '.join(f'{name} {count}' for name, count in named.items())}")
+        if warning := balance_warning(named):
             findings.append(warning)
     if report is not None:
         page = data_page(f"The data in {root}", findings, source, problem)
         write_atomically(report, page.encode())
+    proposed = _proposed_study(survey, root)
+    if source is not None and not problem:
+        # Here: they import torch, which no other command of this module needs.
+        from afor.bench.execution.forecast import StepTimer, describe_search
+
+        search = small_search(parse_study(proposed))
+        words = describe_search(search, {search.datasets[0].name: source}, StepTimer())
+        findings.append(f"the learning rate is searched first: {words} of one core")
+        findings.append("afor run mine.toml --lr 1e-3 takes this rate without a search")
     typer.echo("\n".join(f"# {line}".rstrip() for line in findings))
-    typer.echo(_proposed_study(survey, root), nl=False)
+    typer.echo(proposed, nl=False)
     if problem:
         raise DataError(f"This study cannot be planned yet: {problem}")
-    print_next(f"{'save this as mine.toml, then ' * sys.stdout.isatty()}afor run mine.toml")
+    saved = "save this as mine.toml, then afor run mine.toml"
+    print_next(saved if sys.stdout.isatty() else "afor run FILE, with the name of the new file")
 
 
 def cache(
@@ -313,7 +322,7 @@ def _findings(survey: Survey) -> list[str]:
 def _proposed_study(survey: Survey, root: Path) -> str:
     """Return the TOML of a study to start from."""
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", root.resolve().name).lstrip("_.-") or "mine"
-    options = {"blocks": blocks_of(survey), "options": survey.options()}
+    options = {"folds": folds_of(survey), "options": survey.options()}
     dataset = {
         "name": name,
         "use": survey.use,
@@ -323,6 +332,7 @@ def _proposed_study(survey: Survey, root: Path) -> str:
     content = {
         "name": f"{name[:60]}-study",
         "description": f"Optimizers on {name}.",
+        "lr_search": SMALL_GRID,
         "backbones": ["eegnet"],
         "optimizers": [
             {"name": "adam"},
@@ -331,7 +341,7 @@ def _proposed_study(survey: Survey, root: Path) -> str:
             {"name": "afor"},
         ],
         "training": {"max_epochs": 60, "patience": 10, "batch_size": 32},
-        "protocol": {"draws": 2},
+        "protocol": {"repetitions": 2},
         "datasets": [dataset],
     }
     return toml_text(content)
@@ -371,25 +381,6 @@ def _print_report(report: CheckReport) -> None:
 def _parse_options(pairs: list[str] | None) -> dict[str, Any]:
     """Return the options of KEY=VALUE pairs."""
     return dict(key_value("--option", pair) for pair in pairs or ())
-
-
-@contextmanager
-def _progress(title: str) -> Iterator[Callable[[int, int, str], None]]:
-    """Show a progress bar on standard error if it is a terminal."""
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[subject]}"),
-        console=console,
-        disable=not console.is_terminal,
-    )
-    with bar:
-        task = bar.add_task(title, total=None, subject="")
-        yield lambda done, total, subject: bar.update(
-            task, completed=done, total=total, subject=subject
-        )
 
 
 data = typer.Typer(

@@ -2,6 +2,8 @@
 
 import json
 import re
+import sys
+from contextlib import redirect_stdout
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
@@ -36,20 +38,18 @@ def models(
         argument("Show only this backbone: a name of the table, module:Class or braindecode:Name."),
     ] = None,
     braindecode: Annotated[
-        bool, option("List the networks of braindecode that fit a shape instead.", "--braindecode")
-    ] = False,
-    shape: Annotated[
         str,
         option(
-            "CHANNELSxSAMPLES@RATE of a window and its classes, for --braindecode: "
-            "22x500@250,4. The channels are the first of the 10-20 system."
+            "CHANNELSxSAMPLES@RATE,CLASSES: list the networks of braindecode that fit windows of "
+            "this shape instead, such as 22x500@250,4. The channels are the first of the 10-20 "
+            "system."
         ),
-    ] = "19x500@250,4",
+    ] = "",
     redundant: Annotated[
         bool,
         option(
-            "Find the tensors of this backbone whose gradient is zero but for rounding, such as "
-            "biases before a batch norm.",
+            "Find the tensors of this backbone that cannot change what it computes in training, "
+            "such as biases before a batch norm.",
             "--redundant",
         ),
     ] = False,
@@ -64,7 +64,7 @@ def models(
         afor models --json
     """
     if braindecode:
-        _print_braindecode(parse_shape(shape), as_json=as_json)
+        _print_braindecode(parse_shape(braindecode), as_json=as_json)
         return
     if redundant:
         _print_redundant(name, as_json=as_json)
@@ -95,7 +95,7 @@ def parse_shape(text: str) -> InputShape:
     match = re.fullmatch(r"(\d+)x(\d+)@([\d.]+),(\d+)", text)
     if match is None or not 1 <= int(match[1]) <= len(ELECTRODES):
         raise ConfigError(
-            f"--shape {text}: expected CHANNELSxSAMPLES@RATE,CLASSES with up to "
+            f"--braindecode {text}: expected CHANNELSxSAMPLES@RATE,CLASSES with up to "
             f"{len(ELECTRODES)} channels, such as 19x500@250,4."
         )
     names = ELECTRODES[: int(match[1])]
@@ -109,7 +109,8 @@ def _print_braindecode(shape: InputShape, *, as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
     for name in import_braindecode():
         try:
-            network = build_backbone(f"braindecode:{name}", shape)
+            with redirect_stdout(sys.stderr):  # some networks print
+                network = build_backbone(f"braindecode:{name}", shape)
         except Exception as error:  # noqa: BLE001  anybody's code, which may refuse in any way
             reason = " ".join(str(error).split())[:100] or type(error).__name__
             rows.append({"name": f"braindecode:{name}", "parameters": None, "reason": reason})
@@ -130,7 +131,7 @@ def _print_braindecode(shape: InputShape, *, as_json: bool) -> None:
 
 
 def _print_redundant(name: str | None, *, as_json: bool) -> None:
-    """Print the tensors whose gradient is rounding, on the first data set that a network takes."""
+    """Print the redundant tensors, on the first data set that a network takes."""
     if name is None:
         raise ConfigError("--redundant needs a backbone, such as `afor models eegnet --redundant`.")
     from afor.bench.models.redundant import gradients
@@ -149,15 +150,12 @@ def _print_redundant(name: str | None, *, as_json: bool) -> None:
         print_json([{**asdict(row), "redundant": row.redundant} for row in rows], indent=2)
         return
     for row in found:
-        typer.echo(
-            f"{row.name}: {row.numbers} numbers, gradient {row.size:.1e} of the largest, float32 "
-            f"off by {100 * row.error:.2g} %"
-        )
+        typer.echo(f"{row.name}: {row.numbers} numbers, gradient {row.size:.1e} of the largest")
     typer.echo(
         f"{len(found)} of {len(rows)} tensors of {name} do not change what it computes in training "
         f"(windows of {dataset}); decay or rounding may still move them."
         if found
-        else f"All {len(rows)} tensors of {name} have a gradient above rounding ({dataset})."
+        else f"All {len(rows)} tensors of {name} change what it computes in training ({dataset})."
     )
 
 

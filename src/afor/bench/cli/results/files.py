@@ -74,9 +74,7 @@ def repair(
             "store file."
         ),
     ],
-    output: Annotated[
-        Path | None, option("The store file to create; required.", "--output", "-o")
-    ] = None,
+    output: Annotated[Path, option("The store file to create.", "--output", "-o")],
 ) -> None:
     """Copy the intact runs of a damaged store to a new store.
 
@@ -85,8 +83,6 @@ def repair(
     Example:
         afor store repair results/demo.db --output results/new.db
     """
-    if output is None:
-        raise ConfigError("Name the store file to create with --output, such as -o NEW.db.")
     with locked(output):
         result = copy_intact_runs(find_store(damaged), output)
     typer.echo(f"{output}: {counted(result.runs, 'run')}, {counted(len(result.studies), 'study')}")
@@ -117,7 +113,7 @@ def export(
 ) -> None:
     """Write one row per run as CSV, JSON or Parquet.
 
-    A row holds the run's data set, backbone, optimizer, fold, draw, status, metrics, times,
+    A row holds the run's data set, backbone, method, fold, repetition, status, metrics, times,
     protocol and key.
 
     Example:

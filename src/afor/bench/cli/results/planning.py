@@ -1,29 +1,23 @@
 """The command ``afor power``, and what ``afor plan --pilot`` says: what a study can decide."""
 
 import math
-from typing import Annotated
-
-import typer
+from typing import Annotated, Any
 
 from afor.bench.cli.options import (
     AllowDifferent,
-    FigureFile,
-    Json,
     OnlyStudies,
     ResultsList,
     TableFormat,
     option,
 )
-from afor.bench.cli.printing import check_figures, choose, render
+from afor.bench.cli.printing import OutputOptions, choose, render
 from afor.bench.cli.results.reading import Baseline, Margins, ResultOptions
-from afor.bench.cli.terminal import print_json, print_next
+from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-from afor.bench.common.text import without_nan
-from afor.bench.execution.timing.run_times import clock
+from afor.bench.execution.run_times import clock
 from afor.bench.report.figures.planning import power_figure
-from afor.bench.report.figures.style import save_figure
 from afor.bench.report.tables import planning as tables
-from afor.bench.report.verdicts import verdict_of, verdict_sentence
+from afor.bench.report.verdicts import verdict_of
 from afor.bench.stats.comparisons import Comparison
 from afor.bench.stats.design.power import (
     POWER,
@@ -37,7 +31,7 @@ from afor.bench.stats.design.power import (
     smallest_margin,
 )
 from afor.bench.stats.inference.decisions import LEVEL
-from afor.bench.stats.labels import gain_scale
+from afor.bench.stats.labels import metric_style
 from afor.bench.stats.results import Results
 from afor.bench.study.planned_runs import StudyPlan
 
@@ -47,8 +41,9 @@ GRID_REPETITIONS = (1, 2, 3, 5, 10)
 
 
 def power(
+    outputs: OutputOptions,
     results: ResultsList = None,
-    optimizer: Annotated[
+    method: Annotated[
         str, option("The comparison to plan for.", show_default="afor, or the first of the study")
     ] = "",
     baseline: Baseline = None,
@@ -70,15 +65,13 @@ def power(
         ),
     ] = 0,
     dataset: Annotated[
-        str | None, option("Data set to plan for.", show_default="the first")
+        str | None, option("Use only this data set.", show_default="the first")
     ] = None,
     backbone: Annotated[
-        str | None, option("Backbone to plan for.", show_default="the first")
+        str | None, option("Use only this backbone.", show_default="the first")
     ] = None,
     study: OnlyStudies = None,
-    output: FigureFile = None,
     form: TableFormat = None,
-    as_json: Json = False,
 ) -> None:
     """Tell what a study can decide, and how many subjects it takes.
 
@@ -87,27 +80,31 @@ def power(
     the wanted effect and for equivalence. --output draws the power.
 
     Example:
-        afor power demo --optimizer afor --effect 2 --output power.png
+        afor power demo --method afor --effect 2 --output power.png
     """
-    check_figures([output])
+    outputs.check()
     if not 0.05 <= wanted <= 0.99:
         raise ConfigError(f"--power {wanted:g}: expected a number between 0.05 and 0.99.")
     if effect is not None and not 0 < effect < math.inf:
         raise ConfigError(f"--effect {effect:g}: expected a difference in points, more than 0.")
     options = ResultOptions(results, [metric], baseline, None, study, margin, allow_different)
-    opened = options.open()
+    opened = options.open().only(dataset, backbone)
     baseline = opened.baseline
-    _check_optimizers(opened, [baseline, *([optimizer] if optimizer else [])])
-    listed = _planned_for(opened, optimizer)
+    _check_methods(opened, [baseline, *([method] if method else [])])
+    listed = _planned_for(opened, method)
     family = family or max(1, len([name for name in opened.methods if name != baseline]))
-    made = _pick(listed, opened, optimizer, dataset, backbone)
-    _refuse_blind(made)
+    made = _pick(listed, opened, method)
+    if made.is_blind:
+        raise ConfigError(
+            "\n".join([f"{tables.comparison_text(made)}.", *verdict_of(made).lines])
+            + "\nA study cannot be planned from networks that guess."
+        )
     noise = noise_of(made)
     goals = _goals(made, effect, LEVEL / family)
     seconds = _seconds(opened, made)
     designs = [cheapest_design(noise, goal, seconds=seconds, power=wanted) for goal in goals]
     folds = _grid_folds(noise.folds, designs)
-    repetitions = sorted({*GRID_REPETITIONS, noise.draws}) if noise.draws > 1 else [1]
+    repetitions = sorted({*GRID_REPETITIONS, noise.repetitions}) if noise.repetitions > 1 else [1]
     grids = [power_grid(noise, goal, folds, repetitions) for goal in goals]
     shown = [c for c in listed if not c.is_blind]
     built = [tables.assessment_table(shown, family=family, power=wanted)]
@@ -119,46 +116,42 @@ def power(
         _design_sentence(made, goal, design, wanted)
         for goal, design in zip(goals, designs, strict=True)
     ]
-    if as_json:
-        names = ("dataset", "backbone", "metric", "optimizer", "baseline")
-        content = {
-            "comparisons": [dict(record) for record in built[0].records],
-            "chosen": {
-                **{name: getattr(made, name) for name in names},
-                "family": family,
-                "power": wanted,
-            },
-            "goals": [
-                {
-                    "effect": goal.effect,
-                    "margin": goal.margin,
-                    "grid": [dict(record) for record in table.records],
-                    "cheapest": None if design is None else vars(design),
-                    "sentence": sentence,
-                }
-                for goal, table, design, sentence in zip(
-                    goals, built[1:], designs, sentences, strict=True
-                )
-            ],
-        }
-        print_json(without_nan(content))
-    else:
-        for table in built:
-            typer.echo(render(table, form or "terminal"))
-        typer.echo("\n".join(sentences))
-        if noise.draws == 1:
-            typer.echo(
-                "The pilot has one repetition per fold and cannot tell what further ones bring."
+    names = ("dataset", "backbone", "metric", "method", "baseline")
+    chosen = {name: getattr(made, name) for name in names}
+    content = {
+        "comparisons": built[0].records,
+        "chosen": {**chosen, "family": family, "power": wanted},
+        "goals": [
+            {
+                "effect": goal.effect,
+                "margin": goal.margin,
+                "grid": table.records,
+                "cheapest": None if design is None else vars(design),
+                "sentence": sentence,
+            }
+            for goal, table, design, sentence in zip(
+                goals, built[1:], designs, sentences, strict=True
             )
-    if output is not None:
-        texts = [tables.goal_text(metric, goal) for goal in goals]
-        panels = dict(zip(texts, grids, strict=True))
-        title = tables.comparison_text(made)
-        figure = power_figure(
-            panels, folds, repetitions, title=title, pilot=noise.folds, power=wanted
+        ],
+    }
+    if noise.repetitions == 1:
+        sentences.append(
+            "The pilot has one repetition per fold and cannot tell what further ones bring."
         )
-        save_figure(figure, output)
-        typer.echo(str(output), err=as_json or form is not None)
+
+    def draw() -> Any:
+        texts = [tables.goal_text(metric, goal) for goal in goals]
+        return power_figure(
+            dict(zip(texts, grids, strict=True)),
+            folds,
+            repetitions,
+            title=tables.comparison_text(made),
+            pilot=noise.folds,
+            power=wanted,
+        )
+
+    text = "\n".join([*(render(table, form or "terminal") for table in built), *sentences])
+    outputs.show(text, content, draw)
     plannable = len(results or ()) == 1 and not (study or margin or opened.remarks)
     if metric == "accuracy" and plannable:
         words = options.words(metric=None)
@@ -168,13 +161,13 @@ def power(
 def pilot_sentences(planned: StudyPlan, pilot: str) -> list[str]:
     """Say what a planned study can decide about accuracy at the noise of a pilot.
 
-    Returns one sentence per data set, backbone and optimizer of the plan. A task that the pilot
+    Returns one sentence per data set, backbone and method of the plan. A task that the pilot
     does not hold is judged by the noise of those that it holds, and the sentence says so.
     """
     opened = Results.open([pilot], baseline=None, metrics=["accuracy"])
     baseline, expected = opened.baseline, planned.expected()
-    replicates = {row.optimizer for row in expected if row.role is not None and row.role.copy_of}
-    listed = dict.fromkeys(row.optimizer for row in expected if row.optimizer not in replicates)
+    replicates = {row.method for row in expected if row.role is not None and row.role.replicate_of}
+    listed = dict.fromkeys(row.method for row in expected if row.method not in replicates)
     others = [name for name in listed if name != baseline]
     compared = [
         c
@@ -184,8 +177,8 @@ def pilot_sentences(planned: StudyPlan, pilot: str) -> list[str]:
     ]
     level = LEVEL / max(1, len(others))
     sentences = []
-    for dataset, backbone, folds, draws in dict.fromkeys(
-        (row.dataset, row.backbone, row.folds, row.draws) for row in expected
+    for dataset, backbone, folds, repetitions in dict.fromkeys(
+        (row.dataset, row.backbone, row.folds, row.repetitions) for row in expected
     ):
         same = [c for c in compared if (c.dataset, c.backbone) == (dataset, backbone)]
         if compared and folds < fewest_folds(level):
@@ -197,21 +190,22 @@ def pilot_sentences(planned: StudyPlan, pilot: str) -> list[str]:
         for c in same or compared:
             if c.is_blind:
                 sentences.append(
-                    f"{dataset} × {backbone}, {c.optimizer} − {baseline}: {verdict_of(c).what}"
+                    f"{dataset} × {backbone}, {c.method} − {baseline}: {verdict_of(c).what}"
                 )
                 continue
-            sd = math.sqrt(noise_of(c).fold_variance(draws))
+            sd = math.sqrt(noise_of(c).fold_variance(repetitions))
             borrowed = "" if same else f", noise of {c.dataset} × {c.backbone}"
             sentences.append(
-                f"{dataset} × {backbone}, {c.optimizer} − {baseline}{borrowed}: {folds} folds × "
-                f"{draws} repetition{'s' * (draws != 1)} show with {100 * POWER:g} % power a "
+                f"{dataset} × {backbone}, {c.method} − {baseline}{borrowed}: {folds} folds × "
+                f"{repetitions} repetition{'s' * (repetitions != 1)} show with {100 * POWER:g} % "
+                "power a "
                 f"difference of {100 * smallest_effect(sd, folds, level):.2f} points, or "
                 f"equivalence within {100 * smallest_margin(sd, folds, level):.2f} points."
             )
     if not sentences:
         present = ", ".join(dict.fromkeys(o for _, _, o in opened.conditions))
         raise ConfigError(
-            f"--pilot {pilot}: no optimizer of the study shares two or more folds with the "
+            f"--pilot {pilot}: no method of the study shares two or more folds with the "
             f"baseline {baseline!r} there. It holds {present}."
         )
     return sentences
@@ -228,20 +222,11 @@ def _planned_for(opened: Results, asked: str) -> list[Comparison]:
     return [c for c in found if c.noise is not None]
 
 
-def _refuse_blind(made: Comparison) -> None:
-    """Raise ConfigError if neither method is better than guessing: its noise is not theirs."""
-    if made.is_blind:
-        raise ConfigError(
-            f"{tables.comparison_text(made)}: {verdict_sentence(made)} A study cannot be planned "
-            "from networks that guess."
-        )
-
-
 def _seconds(opened: Results, made: Comparison) -> float:
     """Return the mean time of a run of two methods; NaN where no time is known."""
     times = [
         run.elapsed_s
-        for method in (made.optimizer, made.baseline)
+        for method in (made.method, made.baseline)
         for run in opened.conditions[made.dataset, made.backbone, method].runs.values()
         if run.elapsed_s is not None
     ]
@@ -264,33 +249,21 @@ def _goals(made: Comparison, effect: float | None, level: float) -> list[Goal]:
             f"The metric {made.metric!r} has no margin of its own; give the difference to show "
             f"with --effect, or a margin with --margin {made.metric}=NUMBER."
         )
-    size = margin if effect is None else effect / gain_scale(made.metric)
+    size = margin if effect is None else effect / metric_style(made.metric).gain_scale
     goals = [Goal(float(size or 0.0), level=level)]
     return goals if margin is None else [*goals, Goal(0.0, margin, level)]
 
 
-def _pick(
-    listed: list[Comparison],
-    opened: Results,
-    optimizer: str,
-    dataset: str | None,
-    backbone: str | None,
-) -> Comparison:
+def _pick(listed: list[Comparison], opened: Results, method: str) -> Comparison:
     """Return the comparison to plan for: the one named, else AFOR's, else the first."""
-    matching = [
-        c
-        for c in listed
-        if optimizer in ("", c.optimizer)
-        and dataset in (None, c.dataset)
-        and backbone in (None, c.backbone)
-    ]
+    matching = [c for c in listed if method in ("", c.method)]
     if not matching:
         present = ", ".join(f"{d}/{b}/{o}" for d, b, o in opened.conditions)
         raise ConfigError(
-            f"No comparison of {optimizer or 'an optimizer'} with {opened.baseline!r} on "
-            f"{dataset or '*'}/{backbone or '*'} has two or more complete folds. Here: {present}."
+            f"No comparison of {method or 'a method'} with {opened.baseline!r} has two or more "
+            f"complete folds. Here: {present}."
         )
-    return next((c for c in matching if c.optimizer == "afor"), matching[0])
+    return next((c for c in matching if c.method == "afor"), matching[0])
 
 
 def _design_sentence(made: Comparison, goal: Goal, design: Design | None, power: float) -> str:
@@ -298,17 +271,18 @@ def _design_sentence(made: Comparison, goal: Goal, design: Design | None, power:
     if design is None:
         return f"{words} no design of up to 2000 folds is enough."
     time = "" if math.isnan(design.seconds) else f", about {clock(design.seconds)} of training"
-    runs = 2 * design.folds * design.draws
+    runs = 2 * design.folds * design.repetitions
     return (
-        f"{words}, the cheapest design has {design.folds} folds × {design.draws} "
-        f"repetition{'s' * (design.draws > 1)}: {runs} runs of the two methods{time}. What the "
+        f"{words}, the cheapest design has {design.folds} folds × {design.repetitions} "
+        f"repetition{'s' * (design.repetitions > 1)}: {runs} runs of the two methods{time}. What "
+        "the "
         f"pilot leaves open of the noise puts its power between "
         f"{100 * design.power_range[0]:.0f} and "
         f"{100 * design.power_range[1]:.0f} %."
     )
 
 
-def _check_optimizers(opened: Results, names: list[str]) -> None:
+def _check_methods(opened: Results, names: list[str]) -> None:
     present = tuple(dict.fromkeys(o for _, _, o in opened.conditions))
-    for name, word in zip(names, ("--baseline", "--optimizer"), strict=False):
+    for name, word in zip(names, ("--baseline", "--method"), strict=False):
         choose(name, present, word)

@@ -39,9 +39,9 @@ Baseline = Annotated[
         "The method that all others are compared with.", show_default="adam, or the first method"
     ),
 ]
-OnlyOptimizers = Annotated[
+OnlyMethods = Annotated[
     list[str] | None,
-    option("Use only this optimizer; Holm's correction then covers these alone; repeatable."),
+    option("Use only this method; Holm's correction then covers these alone; repeatable."),
 ]
 Column = Annotated[
     list[str] | None,
@@ -64,7 +64,7 @@ class ResultOptions:
     results: ResultsList = None
     metric: Metrics = None
     baseline: Baseline = None
-    optimizer: OnlyOptimizers = None
+    method: OnlyMethods = None
     study: OnlyStudies = None
     margin: Margins = None
     allow_different: AllowDifferent = None
@@ -77,7 +77,7 @@ class ResultOptions:
             [find_results(name) for name in self.results or ()],
             studies=self.study or (),
             baseline=self.baseline,
-            methods=self.optimizer or (),
+            methods=self.method or (),
             metrics=self.metric or (),
             margins=dict(map(_read_pair, self.margin or ())),
             allow_different=self.allow_different or (),
@@ -93,7 +93,7 @@ class ResultOptions:
         options = replace(self, **changes)
         words = list(options.results or ["RESULTS"])
         words += ["--baseline", options.baseline] if options.baseline else []
-        for name in ("study", "metric", "optimizer", "margin", "allow_different", "column"):
+        for name in ("study", "metric", "method", "margin", "allow_different", "column"):
             for value in getattr(options, name) or ():
                 words += [f"--{name.replace('_', '-')}", value]
         words += ["--common"] if options.common else []

@@ -1,8 +1,9 @@
 """The commands ``afor store failures``, ``show`` and ``verify``: single runs of a study."""
 
+import json
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -10,29 +11,23 @@ from typing import Annotated
 
 import typer
 
-from afor.bench.cli.options import (
-    Jobs,
-    Json,
-    Results,
-    Roots,
-    Trust,
-    argument,
-    option,
-)
+from afor.bench.cli.options import Jobs, Json, Results, Roots, Trust, argument, option
 from afor.bench.cli.studies.run import stopped_by_signals
 from afor.bench.cli.studies.selection import cores, with_roots
 from afor.bench.cli.terminal import print_json, print_next, run_command
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.common.text import counted, printable
-from afor.bench.execution.describe import describe_run
 from afor.bench.execution.sources import open_sources
-from afor.bench.execution.verify import Verdict, runs_with_code, sample_runs, verify_runs
-from afor.bench.store.database import open_store
+from afor.bench.execution.verify import RepeatedRun, runs_with_code, sample_runs, verify_runs
+from afor.bench.store.database import StoredRun, open_store
 from afor.bench.store.locations import FOLDER, find_store
 from afor.bench.store.lock import locked
 from afor.bench.study.named_code import list_names, names_in_spec, with_trusted_readers
-from afor.bench.study.planned_runs import describe
+from afor.bench.study.planned_runs import run_label
 from afor.bench.study.schema import parse_study
+from afor.bench.training.record import METRICS, FinishedRun, Metrics
+
+EPOCHS_SHOWN = 5
 
 
 def failures(
@@ -62,7 +57,9 @@ def failures(
         return
     for stored in bad:
         typer.echo(
-            printable(f"{stored.key[:12]}  {stored.status:<8}  {describe(stored)}: {stored.reason}")
+            printable(
+                f"{stored.key[:12]}  {stored.status:<8}  {run_label(stored)}: {stored.reason}"
+            )
         )
     if not bad:
         typer.echo("No run failed or diverged.")
@@ -137,7 +134,7 @@ def verify(
     if count < 0:
         raise ConfigError(f"--count {count}: expected the number of runs to repeat, or 0 for all.")
     path = find_store(results)
-    verdicts: list[Verdict] = []
+    verdicts: list[RepeatedRun] = []
     stopped = stopped_by_signals(f"{path} was only read.", f"afor store verify {results}")
     with stopped, open_store(path) as opened, tempfile.TemporaryDirectory() as spool:
         opened.check()
@@ -172,7 +169,7 @@ def verify(
                 word = "same bits" if verdict.is_same else "DIFFERENT"
                 parts = "" if verdict.is_same else f": {', '.join(verdict.differs_in)}"
                 note = f" ({verdict.note})" if verdict.note else ""
-                run = f"{verdict.stored.key[:12]}  {describe(verdict.stored)}"
+                run = f"{verdict.stored.key[:12]}  {run_label(verdict.stored)}"
                 if not as_json:
                     typer.echo(f"{word}  {run}{parts}{note}")
     different = [verdict.stored.key for verdict in verdicts if not verdict.is_same]
@@ -210,3 +207,64 @@ def _print_code(code_by_run: Mapping[str, tuple[str, ...]], path: str, trust: bo
             f"out and none of their code is imported; --trust trains them too.",
             err=True,
         )
+
+
+def describe_run(key: str, run: FinishedRun | None, stored_runs: Sequence[StoredRun]) -> str:
+    """Return the studies, the specification and the results of a run as text."""
+    lines = [f"key        {key}"]
+    lines += [f"study      {stored.study}: {run_label(stored)}" for stored in stored_runs]
+    kinds = dict.fromkeys(stored.data_kind for stored in stored_runs)
+    lines += [f"data       {kind}" for kind in kinds]
+    if run is None:
+        return _text([*lines, "status     open: not trained yet"])
+    status = f"{run.status}: {run.reason}" if run.reason else run.status
+    lines.append(f"status     {status}")
+    lines.append(f"finished   {run.finished_at}, after {run.elapsed_s:.2f} s")
+    made_with = ", ".join(f"{name} {value}" for name, value in run.environment.items() if value)
+    lines.append(f"made with  {made_with}")
+    lines.append("spec")
+    for name, value in sorted(run.spec.items()):
+        lines.append(f"  {name:<11}{json.dumps(value, ensure_ascii=False)}")
+    if run.record is not None:
+        record = run.record
+        lines.append(
+            f"training   {len(record.history)} epochs, {record.steps} steps, "
+            f"{record.parameters} parameters, on {record.device}"
+        )
+        for number, epoch in enumerate(record.history):
+            is_best = number == record.best_epoch
+            if is_best or number >= len(record.history) - EPOCHS_SHOWN:
+                lines.append(
+                    f"  epoch {number + 1:>3}  train loss {epoch.train_loss:.4f}  validation loss "
+                    f"{epoch.validation_loss:.4f}  accuracy {epoch.validation_accuracy:.4f}"
+                    f"{'  best' if is_best else ''}"
+                )
+        for label, metrics in (("windows", record.test), ("trials", record.test_trials)):
+            if metrics is not None:
+                lines += _metrics(label, metrics)
+        if record.prequential:
+            scores = record.metrics()
+            lines.append(
+                f"stream     {len(record.prequential)} subjects before the training on them: "
+                f"accuracy {scores['prequential_accuracy']:.4f}  "
+                f"nll {scores['prequential_nll']:.4f}"
+            )
+        if record.before_adaptation is not None:
+            lines += _metrics("windows before the adaptation", record.before_adaptation)
+        for group, trace in record.traces.items():
+            beta2 = trace.get("beta2") or [float("nan")]
+            lines.append(f"  beta2 of {group}: {beta2[0]:.5f} at first, {beta2[-1]:.5f} at last")
+    if run.traceback:
+        lines += ["traceback", *run.traceback.rstrip().expandtabs().split("\n")]
+    return _text(lines)
+
+
+def _text(lines: Sequence[str]) -> str:
+    return "\n".join(map(printable, lines))
+
+
+def _metrics(label: str, metrics: Metrics) -> list[str]:
+    scores = {name: getattr(metrics, name) for name in METRICS}
+    values = "  ".join(f"{name} {value:.4f}" for name, value in scores.items() if value is not None)
+    matrix = "; ".join(" ".join(map(str, row)) for row in metrics.confusion)
+    return [f"test       {metrics.n} {label}: {values}", f"  confusion (rows: truth)  {matrix}"]

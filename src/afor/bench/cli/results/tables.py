@@ -1,6 +1,8 @@
-"""The commands ``afor table | figure | report``: results to publish."""
+"""The commands ``afor judge | table | figure | report``: what results say, and to publish it."""
 
+import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +12,7 @@ from afor.bench.analyses.cost.views import cost_table
 from afor.bench.analyses.landscape.record import read_landscape
 from afor.bench.analyses.landscape.views import landscape_figure, landscape_section, landscape_table
 from afor.bench.cli.options import Json, TableFormat, argument, completing, option
-from afor.bench.cli.printing import by_suffix, check_figures, choose, render
+from afor.bench.cli.printing import by_suffix, check_outputs, choose, render
 from afor.bench.cli.results.reading import ResultOptions, read_json
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import ConfigError
@@ -24,16 +26,41 @@ from afor.bench.report.registry import (
     build_table,
     draw_figure,
 )
-from afor.bench.report.tables.formats import Table
+from afor.bench.report.tables.formats import Table, to_json
 from afor.bench.report.tables.paper import paper_cost_table
 
-# Tables of measured values, beside the paper's.
-MEASURED: Mapping[str, Callable[[Any], Table]] = {
-    "cost": lambda measured: cost_table(measured) if measured else paper_cost_table(),
-    "landscape": landscape_table,
+# Tables of what an analysis measured, below the paper's, or of the paper's alone.
+MEASURED: Mapping[str, Callable[[Any, str], Table]] = {
+    "cost": lambda ours, _: cost_table(ours) if ours else paper_cost_table(),
+    "landscape": lambda ours, where: landscape_table(ours and read_landscape(ours, where)),
 }
 TABLES = (*FROM_RESULTS, *FROM_NOTHING, *MEASURED)
 FIGURE_NAMES = (*FIGURES, "landscape")
+
+
+def judge(options: ResultOptions, as_json: Json = False) -> None:
+    """Compare all methods with a baseline: verdicts, tests, ranks.
+
+    Each method is better, worse, equivalent within a margin, or undecided; for the last, the text
+    says what would settle it. Prints gains with exact intervals and p-values, the comparison over
+    tasks and mean ranks where there are several, and how far another seed moves a result where
+    the study has replicates. RESULTS may be any table of scores: a CSV of MOABB, a row per score,
+    a column per method, or scores of scikit-learn by method as JSON.
+
+    Example:
+        afor judge moabb.csv --baseline "CSP+LDA" --metric accuracy
+    """
+    results = options.open()
+    tables = [build_table("comparisons", results)]
+    for name in ("pooled", "ranks", "noise"):
+        with suppress(ConfigError):  # one task, or no replicates
+            tables.append(build_table(name, results))
+    if as_json:
+        print_json([json.loads(to_json(table)) for table in tables])
+        return
+    for built in tables:
+        typer.echo(render(built, "terminal"))
+    print_next(f"afor table main {options.words()}")
 
 
 def table(
@@ -63,7 +90,7 @@ def table(
         check_output(output)
     name = choose(name, TABLES, "the table")
     if name in MEASURED:
-        built = MEASURED[name](_measured(options))
+        built = MEASURED[name](*_measured(options))
     elif name in FROM_NOTHING:
         built = FROM_NOTHING[name]()
     else:
@@ -104,16 +131,15 @@ def figure(
     """
     name = choose(name, FIGURE_NAMES, "the figure")
     targets = output or [Path(f"{name}.pdf")]
-    check_figures(targets)
+    check_outputs(targets)
     if name in FIGURES:
         drawn = draw_figure(name, options.open().only(dataset, backbone))
     else:
-        measured = _measured(options, needed=True)
-        drawn = landscape_figure(read_landscape(measured, (options.results or [""])[0]))
+        drawn = landscape_figure(read_landscape(*_measured(options, needed=True)))
     for target in targets:
         save_figure(drawn, target)
         typer.echo(str(target))
-    if name in FIGURES and not options.optimizer:  # a report shows all optimizers
+    if name in FIGURES and not options.method:  # a report shows all methods
         print_next(f"afor report {options.words()}")
 
 
@@ -151,10 +177,10 @@ def report(
     print_next(f"open {output}")
 
 
-def _measured(options: ResultOptions, *, needed: bool = False) -> Any:
-    """Return what the JSON file of an analysis holds; None if none is named."""
+def _measured(options: ResultOptions, *, needed: bool = False) -> tuple[Any, str]:
+    """Return what the JSON file of an analysis holds, None if none is named, and its name."""
     if not options.results and not needed:
-        return None
+        return None, ""
     if options.results is None or len(options.results) != 1:
         raise ConfigError("Name the JSON file of `afor analyse landscape` or `afor analyse cost`.")
-    return read_json(Path(options.results[0]))
+    return read_json(Path(options.results[0])), options.results[0]

@@ -26,7 +26,7 @@ def demo(
 ) -> None:
     """Compare seven optimizers on ten synthetic subjects, in minutes.
 
-    The folds, the draws of validation subjects and early stopping are those of the protocol.
+    The folds, the repetitions of validation subjects and early stopping are those of the protocol.
 
     Example:
         afor demo --jobs 4

@@ -3,9 +3,9 @@
 import math
 import shlex
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,24 +13,25 @@ import typer
 
 from afor.bench.cli.options import Jobs, Json, StudyName, StudyOptions, option
 from afor.bench.cli.printing import render
-from afor.bench.cli.studies.selection import cores, rates_for, select_study
+from afor.bench.cli.studies.selection import cores, rates_for, select_study, step_timer
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.devices import gpus_for
 from afor.bench.common.errors import AforError, ConfigError
 from afor.bench.common.text import counted
 from afor.bench.execution.engines.dask import DaskEngine
 from afor.bench.execution.engines.local import LocalEngine
+from afor.bench.execution.forecast import describe_search
 from afor.bench.execution.jobs import Engine
 from afor.bench.execution.progress import Progress
+from afor.bench.execution.run_times import RunTimes
 from afor.bench.execution.runner import Summary, run_study
-from afor.bench.execution.timing.run_times import RunTimes
+from afor.bench.execution.sources import expected_sources
 from afor.bench.report.page import write_report
 from afor.bench.report.registry import build_table
 from afor.bench.report.verdicts import answers
-from afor.bench.stats.groups import ConditionKey
 from afor.bench.stats.results import Results
 from afor.bench.store.database import open_store
-from afor.bench.store.learning_rates import SearchedRates, best_rates, search_study
+from afor.bench.store.learning_rates import SearchedRates, search_study, small_search
 from afor.bench.store.locations import parse_part, store_path
 from afor.bench.study.planned_runs import FindRate
 from afor.bench.study.schema import Study
@@ -56,9 +57,14 @@ def run(
             "first has finished",
         ),
     ] = None,
-    lr_per_optimizer: Annotated[
-        bool, option("Search the learning rate of every optimizer first.", "--lr-per-optimizer")
-    ] = False,
+    lr: Annotated[
+        str,
+        option(
+            "Learning rate of all methods, without a search. `search` tries three with the "
+            "baseline first, `each` the paper's five with every method.",
+            show_default="the study's",
+        ),
+    ] = "",
     no_report: Annotated[
         bool, option("Write no HTML report beside the store.", "--no-report")
     ] = False,
@@ -72,32 +78,43 @@ def run(
     Example:
         afor run demo --jobs 4
     """
+    searches = lr in ("search", "each")
+    if lr and not searches:
+        options = replace(options, setting=[*(options.setting or ()), f"training.lr={_rate(lr)}"])
     selected = select_study(name, options)
     study, toml = selected.study, selected.toml
     part = parse_part(shard) if shard else None
     path = store_path(study.name, options.store, part)
-    if lr_per_optimizer and (options.lr_from or part):
+    if study.lr_search and not options.lr_from:
+        lr, searches = lr or "search", True
+    if searches and (options.lr_from or part):
         raise ConfigError(
-            "--lr-per-optimizer makes its own search: leave out --lr-from. With --shard, run the "
-            "search without --shard first and name it with --lr-from."
+            "A study that searches its learning rate takes none from --lr-from, and its search is "
+            "not divided: with --shard, run the search without --shard first and name its store "
+            "with --lr-from. --lr RATE does without a search."
         )
     is_local = not scheduler and study.trainer == DEFAULT_TRAINER
     gpus = gpus_for(study.device) if is_local else ()
     workers = jobs or len(gpus) or max(1, cores() // study.threads)
     if selected.is_changed:
         typer.echo(f"{study.description} It is called {study.name}, in {path}.", err=True)
-    with stopped_in_run(shlex.join(["afor", "run", name, *selected.words]), path):
+    searching = ["--lr", lr] if searches and not study.lr_search else []
+    with stopped_in_run(shlex.join(["afor", "run", name, *selected.words, *searching]), path):
         engine = make_engine(scheduler, workers, study.threads, time_limit, gpus)
-        if lr_per_optimizer:
-            search = search_study(study)
+        if searches:
+            search = search_study(study) if lr == "each" else small_search(study)
+            words = describe_search(search, expected_sources(search), step_timer(), workers)
+            typer.echo(
+                f"The learning rate is searched first: {words}. --lr RATE skips it.", err=True
+            )
             train(search, study_toml(search), path, engine, workers)
-            rates = _rates(path, search.name)
-            typer.echo("\n".join(_describe_rates(rates)), err=True)
-            find_rate: FindRate | None = SearchedRates(rates)
+            find_rate: FindRate | None = (rates := _rates(path, search.name))
+            typer.echo("\n".join(rates.describe()), err=True)
         else:
             find_rate = rates_for(study, options.lr_from)
         summary = train(study, toml, path, engine, workers, part=part, find_rate=find_rate)
-    show_outcome(study, path, summary, part=part, report=not no_report, as_json=as_json)
+    notes = find_rate.edges() if isinstance(find_rate, SearchedRates) else []
+    show_outcome(study, path, summary, part, notes, report=not no_report, as_json=as_json)
 
 
 def train(
@@ -112,15 +129,16 @@ def show_outcome(
     study: Study,
     path: Path,
     summary: Summary,
-    *,
     part: tuple[int, int] | None = None,
+    notes: Sequence[str] = (),
+    *,
     report: bool = True,
     as_json: bool = False,
 ) -> None:
     """Print the verdict of a study and what to do next; write the report beside its store.
 
     A part of a study and a search of learning rates have no verdict. The exit code is 1 if a run
-    failed.
+    failed. `notes` stand below the verdict.
     """
     lines = [describe_summary(study.name, path, summary)]
     verdicts: list[str] = []
@@ -129,8 +147,8 @@ def show_outcome(
     if part is not None:
         next_command = f"afor store merge {store_path(study.name)} {path}"
     elif study.search:
-        next_command = f"afor run paper --lr-from {path}"
-        lines += _describe_rates(_rates(path, study.name))
+        next_command = next_command or f"afor run paper --lr-from {path}"
+        lines += _rates(path, study.name).describe()
     else:
         try:
             results = Results.open([path], studies=[study.name], baseline=None)
@@ -140,7 +158,7 @@ def show_outcome(
             typer.echo(f"There is no verdict: {error}", err=True)
         else:
             verdicts = [answer.text for answer in found]
-            lines += ["", render(table, "terminal")]
+            lines += ["", render(table, "terminal"), *notes]
             if report:
                 page = path.with_suffix(".html")
                 write_report(results, page)
@@ -148,7 +166,8 @@ def show_outcome(
                 next_command = next_command or f"open {page}"
     if as_json:
         content = {"study": study.name, "store": str(path), **asdict(summary)}
-        content |= {"verdicts": verdicts, "report": str(page) if page else None}
+        content |= {"verdicts": verdicts, "notes": list(notes)}
+        content |= {"report": str(page) if page else None}
         print_json(content, indent=None)
     else:
         typer.echo("\n".join(lines))
@@ -165,6 +184,7 @@ def _results_command(study: str, path: Path) -> str:
         "sensitivity": f"afor figure sensitivity {path}",
         "convergence": f"afor figure convergence {path}",
         "controls": f"afor table noise {path}",
+        "headroom": f"afor analyse headroom {path}",
     }
     # The name of a changed preset starts with the preset's: ablation-synthetic.
     return commands.get(study.partition("-")[0], "")
@@ -226,10 +246,17 @@ def stopped_in_run(command: str, path: Path) -> AbstractContextManager[None]:
     )
 
 
-def _rates(path: Path, study: str) -> dict[ConditionKey, float]:
+def _rates(path: Path, study: str) -> SearchedRates:
     with open_store(path) as store:
-        return best_rates(store, study)
+        return SearchedRates.of(store, study)
 
 
-def _describe_rates(rates: Mapping[ConditionKey, float]) -> list[str]:
-    return [f"learning rate of {' × '.join(names)}: {rate:g}" for names, rate in rates.items()]
+def _rate(text: str) -> float:
+    """Read the value of --lr; raise ConfigError if it is no learning rate."""
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = math.nan
+    if not 0 < rate < math.inf:
+        raise ConfigError(f"--lr {text}: expected a number above 0, `search` or `each`.")
+    return rate

@@ -3,10 +3,13 @@
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+import typer
+
 from afor.bench.cli.options import ChangeOptions, StudyOptions
 from afor.bench.common.devices import cores as cores
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.text import counted
+from afor.bench.execution.forecast import StepTimer
 from afor.bench.execution.sources import available_part
 from afor.bench.store.database import open_store
 from afor.bench.store.learning_rates import searched_rates
@@ -149,6 +152,18 @@ def with_roots(study: Study, roots: list[str] | None) -> Study:
         for entry in study.datasets
     ]
     return study.model_copy(update={"datasets": entries})
+
+
+def step_timer() -> StepTimer:
+    """Return a timer of steps, which says once that it is at work."""
+    said: list[str] = []
+
+    def say(what: str) -> None:
+        if not said:
+            typer.echo("Timing steps of each network and optimizer on this machine ...", err=True)
+        said.append(what)
+
+    return StepTimer(None, say)
 
 
 def rates_for(study: Study, lr_from: str) -> FindRate | None:

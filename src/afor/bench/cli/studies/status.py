@@ -1,10 +1,20 @@
 """The command ``afor status``. It imports little: users call it often, while a study runs."""
 
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
 from afor.bench.cli.options import Json, Results
 from afor.bench.cli.terminal import print_json, print_next, run_command
-from afor.bench.execution.status import print_status, status_of
+from afor.bench.common.text import counted, printable
+from afor.bench.execution.run_times import clock
+from afor.bench.execution.status import STATUSES, status_of
 from afor.bench.store.database import open_store
 from afor.bench.store.locations import find_store
+from afor.bench.study.protocol import KIND_NOTES
 
 
 def status(results: Results, as_json: Json = False) -> None:
@@ -28,3 +38,49 @@ def status(results: Results, as_json: Json = False) -> None:
         print_next(run_command(results, path, unfinished[0]))
     else:
         print_next(f"afor judge {path}")
+
+
+def print_status(status: dict[str, Any]) -> None:
+    """Print the counts as tables."""
+    console = Console(highlight=False)
+    for study in status["studies"]:
+        counts = ", ".join(f"{study[word]} {word}" for word in STATUSES if study[word])
+        left = study["seconds_of_work_left"]
+        hint = f"; {clock(left)} of training left" if left else ""
+        name = printable(study["study"])
+        console.print(f"{name}: {counted(study['planned'], 'run')}: {counts}{hint}", markup=False)
+        for dataset, kind in study["data"].items():
+            if kind in KIND_NOTES:
+                console.print(f"{printable(dataset)}: {KIND_NOTES[kind]}", markup=False)
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0))
+        for heading in ("dataset", "backbone", "method"):
+            table.add_column(heading)
+        columns = [word for word in STATUSES if study[word]]
+        for word in columns:
+            table.add_column(word, justify="right")
+        for condition in study["conditions"]:
+            numbers = [str(condition[word]) for word in columns]
+            names = (condition["dataset"], condition["backbone"], condition["method"])
+            table.add_row(*(Text(printable(name)) for name in names), *numbers)
+        console.print(table)
+    for line in _driver_lines(status):
+        console.print(line, markup=False, soft_wrap=True)
+    if not status["studies"]:
+        console.print(f"{status['store']} holds no study yet.", markup=False)
+
+
+def _driver_lines(status: dict[str, Any]) -> list[str]:
+    """Return lines about the driver and about runs that take unusually long."""
+    if status["driver"] is None:
+        return ["No driver is running."]
+    lines = [
+        f"Driver: process {status['driver']}, {counted(len(status['running']), 'run')} under way."
+    ]
+    lines += [
+        f"UNUSUALLY LONG: {printable(run['run'])} ({printable(run['key'][:12])}), "
+        f"{clock(run['seconds'])} on {printable(run['worker'])}; "
+        f"usual: {clock(run['usual_seconds'])}."
+        for run in status["running"]
+        if run["unusually_long"]
+    ]
+    return lines

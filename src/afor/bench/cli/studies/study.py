@@ -1,8 +1,10 @@
 """The commands ``afor study | plan``: the content of a study, and its runs."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -17,27 +19,45 @@ from afor.bench.cli.options import (
     option,
 )
 from afor.bench.cli.results.planning import pilot_sentences
-from afor.bench.cli.studies.selection import changed_text, cores, overrides, rates_for, select_study
+from afor.bench.cli.studies.selection import (
+    changed_text,
+    cores,
+    overrides,
+    rates_for,
+    select_study,
+    step_timer,
+)
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.devices import is_available
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.text import counted
+from afor.bench.execution.forecast import (
+    Forecast,
+    Span,
+    describe_search,
+    forecast,
+)
+from afor.bench.execution.run_times import clock
 from afor.bench.execution.sources import absent_datasets, expected_sources
 from afor.bench.execution.status import remaining_s
-from afor.bench.execution.timing.forecast import Forecast, describe_bytes, describe_span, forecast
-from afor.bench.execution.timing.run_times import clock
-from afor.bench.execution.timing.step_timing import StepTimer
-from afor.bench.stats.groups import ConditionKey
 from afor.bench.store.database import open_store
+from afor.bench.store.learning_rates import SearchedRates, small_search
 from afor.bench.store.locations import store_path
 from afor.bench.study.plan import make_plan
 from afor.bench.study.planned_runs import StudyPlan
-from afor.bench.study.protocol import pairing_notes
-from afor.bench.study.schema import Study, load_study, parse_study, preset_names, read_toml
+from afor.bench.study.protocol import pairing_notes, redundant_notes
+from afor.bench.study.schema import (
+    BackboneEntry,
+    Study,
+    load_study,
+    parse_study,
+    preset_names,
+    read_toml,
+)
 from afor.bench.study.toml_io import updated_toml
 from afor.bench.training.run_spec import DEFAULT_TRAINER
 
-RUN_FIELDS = ("dataset", "backbone", "optimizer", "fold", "draw")
+RUN_FIELDS = ("dataset", "backbone", "method", "fold", "repetition")
 
 
 def study(
@@ -111,7 +131,7 @@ def plan(
     ] = "",
     details: Annotated[
         bool,
-        option("Also list the optimizers of each data set and backbone, with rate and time."),
+        option("Also list the methods of each data set and backbone, with rate and time."),
     ] = False,
 ) -> None:
     """Show the runs of a study, which are done, and the time left.
@@ -127,14 +147,20 @@ def plan(
     path = store_path(planned.name, options.store)
     absent = absent_datasets(planned)
     sources = expected_sources(planned)
-    study_plan = make_plan(planned, sources, rates_for(planned, options.lr_from))
+    find_rate = rates_for(planned, options.lr_from)
+    timer = step_timer()
+    search = small_search(planned) if planned.lr_search and find_rate is None else None
+    if search is not None and path.exists():
+        with open_store(path) as opened, suppress(ConfigError):  # not complete
+            find_rate, search = SearchedRates.of(opened, search.name), None
+    study_plan = make_plan(planned, sources, find_rate)
     statuses: dict[str, str] = {}
     seconds_left, needs = None, None
     if path.exists():
         with open_store(path) as opened:
             statuses = opened.statuses()
             seconds_left = remaining_s(opened, study_plan.runs)
-    timer = StepTimer(None, lambda what: typer.echo(f"Timing {what} ...", err=True))
+    searched = describe_search(search, sources, timer, jobs or cores()) if search else ""
     can_be_timed = planned.trainer == DEFAULT_TRAINER and all(
         is_available(device) for device in {run.spec["device"] for run in study_plan.runs}
     )
@@ -159,6 +185,7 @@ def plan(
             **counts,
             "seconds": seconds_left,
             "absent": sorted(absent),
+            "search": searched,
             "needs": _forecast_content(needs) if needs else None,
             "bundles": [
                 {"dataset": dataset, "backbone": backbone, "reason": bundling.reason}
@@ -171,6 +198,8 @@ def plan(
         return
     states = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     typer.echo(f"{planned.name}: {counted(len(study_plan.runs), 'run')}: {states}")
+    if searched:
+        typer.echo(f"before them the learning rate is searched: {searched}")
     if counts["open"]:
         workers = jobs or cores()
         left = "not known before the first run"
@@ -182,7 +211,8 @@ def plan(
     _print_data(study_plan, absent)
     if details:
         _print_conditions(planned, study_plan, needs)
-    for sentence in [*pairing_notes(planned), *decisions]:
+    redundant = redundant_notes(planned, partial(_redundant, study_plan) if can_be_timed else None)
+    for sentence in [*pairing_notes(planned), *redundant, *decisions]:
         typer.echo(sentence)
     if counts["failed"]:
         print_next(f"afor store failures {path}")
@@ -193,25 +223,35 @@ def plan(
         print_next(f"afor judge {path}")
 
 
+def _redundant(study_plan: StudyPlan, entry: BackboneEntry) -> Sequence[str]:
+    """Find the tensors of a network of the user's own that cannot change what it computes."""
+    from afor.bench.models.redundant import redundant_tensors
+    from afor.bench.models.registry import BACKBONES, build_backbone
+    from afor.bench.training.execute import input_shape
+
+    if entry.use in BACKBONES:
+        return ()
+    shape = input_shape(next(iter(study_plan.sources.values())))
+    try:
+        return redundant_tensors(lambda: build_backbone(entry.use, shape, **entry.settings), shape)
+    except (NotImplementedError, RuntimeError):  # a network that does not take float64
+        return ()
+
+
 def _forecast_content(needs: Forecast) -> dict[str, Any]:
     """Return a forecast for programs; times in seconds of one worker."""
     sizes = {k: v for k, v in asdict(needs).items() if k != "by_condition"}
-    rows = _condition_rows(needs.by_condition)
-    return {"conditions": rows, "total": asdict(needs.total), **sizes}
-
-
-def _condition_rows(by_condition: Mapping[ConditionKey, Any]) -> list[dict[str, Any]]:
-    return [
-        {"dataset": dataset, "backbone": backbone, "optimizer": optimizer, **asdict(row)}
-        for (dataset, backbone, optimizer), row in by_condition.items()
+    rows = [
+        {"dataset": dataset, "backbone": backbone, "method": method, **asdict(row)}
+        for (dataset, backbone, method), row in needs.by_condition.items()
     ]
+    return {"conditions": rows, "total": asdict(needs.total), **sizes}
 
 
 def _print_needs(needs: Forecast) -> None:
     """Print the forecast of time, disk space and memory, and what it rests on."""
-    basis = "epochs as in finished runs" if needs.epochs_measured else "epochs not known before"
-    in_all = describe_span(needs.total)
-    typer.echo(f"time in all, on one core of this machine: {in_all} (timed steps, {basis})")
+    in_all = f"{describe_span(needs.total)} (timed steps, epochs not known before)"
+    typer.echo(f"time in all, on one core of this machine: {in_all}")
     memory = f"; memory of a worker: about {describe_bytes(needs.worker_bytes or 0)}"
     typer.echo(
         f"disk: {describe_bytes(needs.prepared_bytes)} of prepared trials, "
@@ -225,7 +265,7 @@ def _print_data(study_plan: StudyPlan, absent: Mapping[str, Exception]) -> None:
         first = manifest.splits[0]
         sizes = f"{len(first.train)} / {len(first.validation)} / {len(first.test)}"
         typer.echo(
-            f"{title}: {len(manifest.subjects)} subjects, {manifest.blocks} folds, "
+            f"{title}: {len(manifest.subjects)} subjects, {manifest.folds} folds, "
             f"{sizes} to train / validate / test; {len(study_plan.sources[title])} windows"
         )
         if title in absent:
@@ -233,16 +273,17 @@ def _print_data(study_plan: StudyPlan, absent: Mapping[str, Exception]) -> None:
 
 
 def _print_conditions(study: Study, study_plan: StudyPlan, needs: Forecast | None) -> None:
-    """Print a line per data set, backbone and optimizer, and what is trained together."""
+    """Print a line per data set, backbone and method, and what is trained together."""
     # The rate of a condition's first run; a search has several.
     rates = {run.condition: run.rate for run in reversed(study_plan.runs)}
     for row in study_plan.expected():
-        condition = (row.dataset, row.backbone, row.optimizer)
+        condition = (row.dataset, row.backbone, row.method)
         time = f", {describe_span(needs.by_condition[condition])}" if needs else ""
         typer.echo(
             f"  {' × '.join(condition)}: "
-            f"{_count(row.folds, study_plan.manifests[row.dataset].blocks, 'fold')} × "
-            f"{_count(row.draws, study.protocol.draws, 'draw')}, lr {rates[condition]:g}{time}"
+            f"{_count(row.folds, study_plan.manifests[row.dataset].folds, 'fold')} × "
+            f"{_count(row.repetitions, study.protocol.repetitions, 'repetition')}, "
+            f"lr {rates[condition]:g}{time}"
         )
     for (dataset, backbone), bundling in study_plan.bundling.items():
         typer.echo(f"  {dataset} × {backbone}: {bundling.describe()}")
@@ -251,8 +292,37 @@ def _print_conditions(study: Study, study_plan: StudyPlan, needs: Forecast | Non
 def _count(selected: int, total: int, noun: str) -> str:
     """Say how many there are, and of how many when the study takes only some.
 
-    >>> _count(4, 4, "fold"), _count(1, 4, "fold"), _count(1, 1, "draw")
-    ('4 folds', '1 of 4 folds', '1 draw')
+    >>> _count(4, 4, "fold"), _count(1, 4, "fold"), _count(1, 1, "repetition")
+    ('4 folds', '1 of 4 folds', '1 repetition')
     """
     nouns = noun if total == 1 else f"{noun}s"
     return f"{total} {nouns}" if selected == total else f"{selected} of {total} {nouns}"
+
+
+def describe_span(span: Span) -> str:
+    """Return a time of one core with its range.
+
+    >>> describe_span(Span(3600, 7200, 36000)), describe_span(Span(60, 60, 60))
+    ('2 core-hours (1 to 10)', '1 min 00 s')
+    >>> describe_span(Span(20, 60, 600))
+    '1 min 00 s (20 s to 10 min 00 s)'
+    """
+    if span.middle < 3600:
+        ends = f" ({clock(span.low)} to {clock(span.high)})" if span.low != span.high else ""
+        return f"{clock(span.middle)}{ends}"
+    low, middle, high = (_hours(seconds) for seconds in (span.low, span.middle, span.high))
+    return f"{middle} core-hours" + (f" ({low} to {high})" if low != high else "")
+
+
+def _hours(seconds: float) -> str:
+    hours = seconds / 3600
+    return f"{hours:,.0f}".replace(",", " ") if hours >= 100 else f"{hours:.2g}"
+
+
+def describe_bytes(size: float) -> str:
+    """Return a size in GB or MB.
+
+    >>> describe_bytes(1.26e9), describe_bytes(3e5)
+    ('1.3 GB', '0.3 MB')
+    """
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"

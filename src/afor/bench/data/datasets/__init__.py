@@ -1,6 +1,6 @@
 """Readers of data sets, one module per data set, with its options and checks.
 
-Each module defines `DATASET`, which `data.catalog` looks up by name. `continuous` is what
-`recordings` and `bids` share. Imports `common`, `data` and `data.formats`. Start reading at
+Each module defines `DATASET`, which `data.catalog` looks up by name. `bids` reads with
+`recordings`. Imports `common`, `data` and `data.formats`. Start reading at
 `folder`, the simplest.
 """

@@ -15,17 +15,17 @@ from pydantic import Field, model_validator
 
 from afor.bench.common.errors import AbsentError, ConfigError, DataError
 from afor.bench.common.files import write_atomically
-from afor.bench.data.dataset import Dataset, DatasetInfo, TrialShape
+from afor.bench.data.dataset import BandHz, Dataset, DatasetInfo, DataSettings, Part, Samples
 from afor.bench.data.fetching import Fetch, RemoteFile
 from afor.bench.data.formats.gdf import read_gdf
 from afor.bench.data.formats.mat import read_mat
-from afor.bench.data.recording import Recording, TrialCollector, require_finite
-from afor.bench.data.settings import BandHz, DataSettings, Samples, band_of
-from afor.bench.data.signal import PAPER_BAND_HZ, Band, cut_trials, filter_signal
+from afor.bench.data.recording import TrialShape, require_finite
+from afor.bench.data.signal import PAPER_BAND_HZ, cut_trials, filter_signal
 
 RATE_HZ = 250
 N_STORED = 25  # 22 EEG and 3 EOG channels; EOG is not used
 TRIALS = 288  # of a session
+WHERE = "https://www.bbci.de/competition/iv/ or https://bnci-horizon-2020.eu/database/data-sets"
 SUBJECTS = tuple(f"A{i:02d}" for i in range(1, 10))
 CHANNELS = (
     "Fz", "FC3", "FC1", "FCz", "FC2", "FC4", "C5", "C3", "C1", "Cz", "C2",
@@ -39,7 +39,7 @@ CUES = {769: 0, 770: 1, 771: 2, 772: 3}
 CUE_AFTER_START = 2 * RATE_HZ
 MARKED = {"A01T": 15, "A03T": 18, "A06T": 69}  # published numbers of trials with artifacts
 
-Array = NDArray[np.float64]
+Array = NDArray[np.floating]
 
 
 class Bci2aSettings(DataSettings):
@@ -70,77 +70,6 @@ class Session:
     cues: NDArray[np.int64]
     labels: NDArray[np.int64]
     rejected: NDArray[np.bool_]
-
-
-def find_subjects(root: Path, settings: Bci2aSettings) -> tuple[str, ...]:
-    """Return the subjects with at least one of the selected sessions."""
-    return tuple(
-        subject
-        for subject in SUBJECTS
-        if any(_signal_path(root, subject, session) for session in settings.sessions)
-    )
-
-
-def source_files(root: Path, subject: str, settings: Bci2aSettings) -> tuple[Path, ...]:
-    """Return the files of the selected sessions; raise DataError if one is missing."""
-    files = []
-    for session in settings.sessions:
-        path = _signal_path(root, subject, session)
-        if path is None:
-            raise DataError(
-                f"BCI IV 2a subject {subject}: neither {subject}{session}.gdf nor .mat in {root}. "
-                f"Get it from {INFO.where}, or choose sessions = 'T' or 'E'."
-            )
-        files.append(path)
-        if session == "E" and path.suffix == ".gdf":
-            files.append(_class_path(root, subject))
-    return tuple(files)
-
-
-def load_subject(root: Path, subject: str, settings: Bci2aSettings) -> Recording:
-    """Read the sessions of one subject and cut and filter them, in the order of the options."""
-    collected = TrialCollector()
-    notes = collected.notes
-    first = round(settings.start_s * RATE_HZ)
-    samples = round(settings.stop_s * RATE_HZ) - first
-    band = band_of(settings.band_hz)
-    for number, name in enumerate(settings.sessions):
-        path = _signal_path(root, subject, name)
-        assert path is not None  # checked by source_files
-        where = f"BCI IV 2a subject {subject} ({path.name})"
-        count = rejected = 0
-        is_bnci = path.suffix == ".mat"
-        class_path = None if is_bnci or name == "T" else _class_path(root, subject)
-        runs = _read_bnci(path, where) if is_bnci else [_read_gdf_session(path, class_path, where)]
-        for session in runs:
-            signal = session.signal_uv
-            if settings.filter_scope == "continuous":
-                signal = _filter_pieces(signal, band)
-            cut = _cut(signal, session.cues, first, samples, where)
-            # Paper: cut, then filter (Sec. IV-A, in this order). Here: the same by default;
-            # filter_scope = "continuous" filters first, which leaves no edges in the trials.
-            if settings.filter_scope == "trial":
-                cut = filter_signal(cut, RATE_HZ, band)
-            keep = ~session.rejected if settings.drop_rejected else np.full(len(cut), True)
-            ids = 1000 * number + count + np.flatnonzero(keep)
-            collected.add(cut[keep], session.labels[keep], ids)
-            count += len(cut)
-            rejected += int(session.rejected.sum())
-        if count != TRIALS:
-            notes.append(f"session {name}: {count} trials instead of {TRIALS}")
-        if rejected:
-            action = "dropped" if settings.drop_rejected else "kept"
-            notes.append(f"session {name}: {rejected} trials marked as artifacts, {action}")
-        published = MARKED.get(f"{subject}{name}", rejected)
-        if count == TRIALS and rejected != published:
-            notes.append(f"session {name}: {published} marked trials are published")
-    return collected.recording(
-        dataset="bci2a",
-        subject=subject,
-        channel_names=CHANNELS,
-        rate_hz=RATE_HZ,
-        class_names=CLASS_NAMES,
-    )
 
 
 def _read_gdf_session(path: Path, class_path: Path | None, where: str) -> Session:
@@ -237,7 +166,7 @@ def _read_bnci(path: Path, where: str) -> Iterator[Session]:
         raise DataError(f"{where}: no run with trials.")
 
 
-def _filter_pieces(signal: Array, band: Band | None) -> Array:
+def _filter_pieces(signal: Array, band: BandHz) -> Array:
     """Filter each stretch between missing samples separately; drop those below one second."""
     missing = np.isnan(signal).any(axis=0)
     edges = np.flatnonzero(np.diff(np.concatenate([[True], missing, [True]]).astype(np.int8)))
@@ -248,35 +177,34 @@ def _filter_pieces(signal: Array, band: Band | None) -> Array:
     return filtered
 
 
-def _cut(
-    signal: Array, cues: NDArray[np.int64], first: int, samples: int, where: str
-) -> NDArray[np.floating]:
+def _cut_and_filter(session: Session, settings: Bci2aSettings, where: str) -> Array:
+    first = round(settings.start_s * RATE_HZ)
+    samples = round(settings.stop_s * RATE_HZ) - first
+    signal, is_continuous = session.signal_uv, settings.filter_scope == "continuous"
+    if is_continuous:
+        signal = _filter_pieces(signal, settings.band_hz)
     try:
-        cut = cut_trials(signal, cues, first, samples)
+        cut = cut_trials(signal, session.cues, first, samples)
     except DataError as error:
         raise DataError(f"{where}: {error}") from None
     require_finite(cut, where, CHANNELS)
-    return cut
+    # Paper: cut, then filter (Sec. IV-A, in this order). Here: the same by default;
+    # filter_scope = "continuous" filters first, which leaves no edges in the trials.
+    return cut if is_continuous else filter_signal(cut, RATE_HZ, settings.band_hz)
 
 
-def _signal_path(root: Path, subject: str, session: str) -> Path | None:
-    for suffix in ("gdf", "mat"):
-        path = root / f"{subject}{session}.{suffix}"
-        # Next to a GDF file, A0xE.mat contains only the classes of A0xE.gdf.
-        if path.is_file() and not (suffix == "mat" and any(root.glob(f"{subject}?.gdf"))):
-            return path
-    return None
+def _signal_path(root: Path, subject: str, session: str) -> Path:
+    """Return the .mat file of a session if there is no GDF file of the subject, else that."""
+    bnci = root / f"{subject}{session}.mat"
+    # Next to a GDF file, A0xE.mat contains only the classes of A0xE.gdf.
+    is_bnci = bnci.is_file() and not any(root.glob(f"{subject}?.gdf"))
+    return bnci if is_bnci else bnci.with_suffix(".gdf")
 
 
 def _class_path(root: Path, subject: str) -> Path:
-    for path in (root / f"{subject}E.mat", root / "true_labels" / f"{subject}E.mat"):
-        if path.is_file():
-            return path
-    raise DataError(
-        f"BCI IV 2a subject {subject}: {subject}E.mat with the classes of the evaluation session "
-        f"is missing in {root} (or true_labels/ there). Get it from {INFO.where}, or choose "
-        "sessions = 'T'."
-    )
+    """Return the file with the classes of the evaluation session."""
+    beside = root / f"{subject}E.mat"
+    return beside if beside.is_file() else root / "true_labels" / beside.name
 
 
 def _remote_files(
@@ -293,7 +221,7 @@ def _get_through_moabb(root: Path, file: RemoteFile) -> None:
     except ImportError as error:
         raise ConfigError(
             f"BCI IV 2a is fetched through MOABB, which is not there ({error}). Install it: pip "
-            f"install 'afor[moabb]'; or get the files by hand from {INFO.where}."
+            f"install 'afor[moabb]'; or get the files by hand from {WHERE}."
         ) from None
     try:
         paths = [Path(path) for path in BNCI2014_001().data_path(int(file.name[1:3]))]
@@ -304,39 +232,68 @@ def _get_through_moabb(root: Path, file: RemoteFile) -> None:
         raise AbsentError(f"{file.name}: MOABB cannot fetch it ({reason}).") from error
 
 
-INFO = DatasetInfo(
-    name="bci2a",
-    title="BCI Competition IV 2a",
-    task="motor imagery: left hand, right hand, feet, tongue (4 classes)",
-    licence="free for research, citation asked (BNCI Horizon 2020: CC BY-ND 4.0)",
-    where="https://www.bbci.de/competition/iv/ or https://bnci-horizon-2020.eu/database/data-sets",
-    citation="Tangermann et al., Frontiers in Neuroscience 6:55, 2012",
-    subjects=SUBJECTS,
-    shape="22 EEG of 25 channels at 250 Hz; 2 sessions of 288 trials",
-    paper_windows="250 samples, stride 125 (Sec. IV-A): 5 a trial",
-    layout="A01T.gdf A01E.gdf A01E.mat … (GDF), or A01T.mat A01E.mat … (BNCI Horizon)",
-)
+class Bci2a(Dataset[Bci2aSettings]):
+    """The reader of BCI IV 2a."""
+
+    info = DatasetInfo(
+        name="bci2a",
+        title="BCI Competition IV 2a",
+        task="motor imagery: left hand, right hand, feet, tongue (4 classes)",
+        licence="free for research, citation asked (BNCI Horizon 2020: CC BY-ND 4.0)",
+        where=WHERE,
+        citation="Tangermann et al., Frontiers in Neuroscience 6:55, 2012",
+        subjects=SUBJECTS,
+        shape="22 EEG of 25 channels at 250 Hz; 2 sessions of 288 trials",
+        paper_windows="250 samples, stride 125 (Sec. IV-A): 5 a trial",
+        layout="A01T.gdf A01E.gdf A01E.mat … (GDF), or A01T.mat A01E.mat … (BNCI Horizon)",
+    )
+    settings = Bci2aSettings
+    fetch = Fetch(files=_remote_files, get=_get_through_moabb)
+
+    def files(self, root: Path, subject: str, settings: Bci2aSettings) -> list[Path]:
+        """Return the files of the selected sessions, and that of the classes of session E."""
+        files = [_signal_path(root, subject, session) for session in settings.sessions]
+        if files[-1].name == f"{subject}E.gdf" and files[-1].is_file():
+            files.append(_class_path(root, subject))
+        return files
+
+    def trial_shape(self, settings: Bci2aSettings) -> TrialShape:
+        """Return the trials of one subject, those marked as artifacts included."""
+        samples = round((settings.stop_s - settings.start_s) * RATE_HZ)
+        trials = TRIALS * len(settings.sessions)
+        return TrialShape(CHANNELS, RATE_HZ, CLASS_NAMES, trials, samples)
+
+    def published(self, settings: Bci2aSettings) -> dict[str, int]:
+        """Return the published number of trials of each class, if none is dropped."""
+        per_class = TRIALS // 4 * len(SUBJECTS) * len(settings.sessions)
+        return {} if settings.drop_rejected else dict.fromkeys(CLASS_NAMES, per_class)
+
+    def read(
+        self, paths: Sequence[Path], subject: str, settings: Bci2aSettings, notes: list[str]
+    ) -> Iterator[Part]:
+        """Read the sessions of one subject and cut and filter them, in the order of the options."""
+        for number, name in enumerate(settings.sessions):
+            path = paths[number]
+            where = f"BCI IV 2a subject {subject} ({path.name})"
+            count = rejected = 0
+            if path.suffix == ".mat":
+                runs = _read_bnci(path, where)
+            else:
+                runs = iter([_read_gdf_session(path, paths[-1] if name == "E" else None, where)])
+            for session in runs:
+                cut = _cut_and_filter(session, settings, where)
+                keep = ~session.rejected if settings.drop_rejected else np.full(len(cut), True)
+                yield cut[keep], session.labels[keep], 1000 * number + count + np.flatnonzero(keep)
+                count += len(cut)
+                rejected += int(session.rejected.sum())
+            if count != TRIALS:
+                notes.append(f"session {name}: {count} trials instead of {TRIALS}")
+            if rejected:
+                action = "dropped" if settings.drop_rejected else "kept"
+                notes.append(f"session {name}: {rejected} trials marked as artifacts, {action}")
+            published = MARKED.get(f"{subject}{name}", rejected)
+            if count == TRIALS and rejected != published:
+                notes.append(f"session {name}: {published} marked trials are published")
 
 
-def _published(settings: Bci2aSettings) -> dict[str, int]:
-    per_class = TRIALS // 4 * len(SUBJECTS) * len(settings.sessions)
-    return {} if settings.drop_rejected else dict.fromkeys(CLASS_NAMES, per_class)
-
-
-def trial_shape(settings: Bci2aSettings) -> TrialShape:
-    """Return the trials of one subject, those marked as artifacts included."""
-    samples = round((settings.stop_s - settings.start_s) * RATE_HZ)
-    trials = TRIALS * len(settings.sessions)
-    return TrialShape(CHANNELS, RATE_HZ, CLASS_NAMES, trials, samples)
-
-
-DATASET = Dataset(
-    info=INFO,
-    settings=Bci2aSettings,
-    find=find_subjects,
-    files=source_files,
-    load=load_subject,
-    published=_published,
-    trial_shape=trial_shape,
-    fetch=Fetch(files=_remote_files, get=_get_through_moabb),
-)
+DATASET = Bci2a()

@@ -1,24 +1,20 @@
 """A BIDS folder of EEG recordings, read through mne-bids (extra ``afor[bids]``)."""
 
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.data.dataset import Dataset, DatasetInfo
-from afor.bench.data.datasets.continuous import (
+from afor.bench.common.errors import ConfigError
+from afor.bench.data.dataset import DatasetInfo, Words
+from afor.bench.data.datasets.recordings import (
     SUFFIXES,
+    ContinuousDataset,
     ContinuousSettings,
-    Part,
-    events_of,
+    RawFile,
     mne_errors,
-    recording_of,
-    whole_recording,
-    with_companions,
 )
-from afor.bench.data.recording import Recording
-from afor.bench.data.settings import Words
 
 
 class BidsSettings(ContinuousSettings):
@@ -28,89 +24,41 @@ class BidsSettings(ContinuousSettings):
     sessions: Words | None = None  # None: all, together on one side of a split
 
 
-def find_subjects(root: Path, settings: BidsSettings) -> tuple[str, ...]:
-    """Return the subjects; this lists the folder anew, once for all that is read after it."""
-    all_paths.cache_clear()
-    return tuple(bids_paths(root, settings))
+@dataclass(frozen=True)
+class BidsFile(RawFile):
+    """A recording of a BIDS folder."""
+
+    bids_path: Any
+
+    def read(self, where: str, *, preload: bool = True) -> tuple[Any, list[str]]:
+        """Read it with the types of its channels; return it with what MNE warned about."""
+        with mne_errors(where) as remarks:
+            raw = _import_mne_bids().read_raw_bids(self.bids_path, verbose="error")
+            raw = raw.load_data(verbose="error") if preload else raw
+        return raw, remarks
+
+    def events_table(self) -> Path | None:
+        """Return the table of events of the recording, or None."""
+        return self._table("events")
+
+    def files(self) -> list[Path]:
+        """Return the recording, the files that belong to it and its tables."""
+        channels = self._table("channels")
+        return [*super().files(), *((channels,) if channels else ())]
+
+    def _table(self, suffix: str) -> Path | None:
+        table: Path = self.bids_path.copy().update(suffix=suffix, extension=".tsv").fpath
+        return table if table.is_file() else None
 
 
 @lru_cache(maxsize=8)
-def all_paths(root: Path) -> list[Any]:
-    """Return all EEG recordings of a BIDS folder as paths of mne-bids, sorted."""
+def all_files(root: Path) -> list[BidsFile]:
+    """Return all EEG recordings of a BIDS folder, sorted."""
     paths = _import_mne_bids().find_matching_paths(
         root, datatypes="eeg", suffixes="eeg", extensions=list(SUFFIXES), check=True
     )
-    return sorted(paths, key=lambda path: str(path.fpath))
-
-
-def bids_paths(root: Path, settings: BidsSettings) -> dict[str, list[Any]]:
-    """Return the recordings of the task as paths of mne-bids, by subject.
-
-    Raises:
-        ConfigError: mne-bids is not installed, there are several tasks and none is named, or the
-            task or a session does not exist.
-    """
-    paths = all_paths(root)
-    for option, wanted, present in (
-        ("task", {settings.task} - {""}, {p.task for p in paths}),
-        ("sessions", set(settings.sessions or ()), {p.session for p in paths}),
-    ):
-        names = sorted(str(name) for name in present if name)
-        if missing := sorted(wanted.difference(names)):
-            raise ConfigError(
-                f"bids: {option} {', '.join(missing)} is not in {root}. It has "
-                f"{', '.join(names) or 'none'}."
-            )
-        is_ambiguous = option == "task" and not wanted and settings.classes_from != "task"
-        if is_ambiguous and len(names) > 1:
-            raise ConfigError(
-                f"bids: {root} has the tasks {', '.join(names)}. Choose one with the option task, "
-                'or set classes_from = "task" if each task is a class.'
-            )
-    by_subject: dict[str, list[Any]] = {}
-    for path in paths:
-        is_of_session = settings.sessions is None or path.session in settings.sessions
-        if is_of_session and settings.task in ("", path.task):
-            by_subject.setdefault(f"sub-{path.subject}", []).append(path)
-    return dict(sorted(by_subject.items()))
-
-
-def source_files(root: Path, subject: str, settings: BidsSettings) -> tuple[Path, ...]:
-    """Return the recordings of a subject, their tables of events and of channels."""
-    files: list[Path] = []
-    for path in bids_paths(root, settings).get(subject, []):
-        channels = path.copy().update(suffix="channels", extension=".tsv").fpath
-        files += [*with_companions(path.fpath), *((channels,) if channels.is_file() else ())]
-    if not files:
-        raise DataError(f"bids: no recording of subject {subject} in {root}.")
-    return tuple(dict.fromkeys(files))
-
-
-def load_subject(root: Path, subject: str, settings: BidsSettings) -> Recording:
-    """Read the recordings of one subject, all sessions and runs, and cut them into trials."""
-    parts = []
-    for path in bids_paths(root, settings).get(subject, []):
-        where = f"bids subject {subject} ({path.basename})"
-        raw, notes = read_path(path, where)
-        if settings.classes_from == "events":
-            events = events_of(raw, path.fpath, events_table(path), settings.events_column)
-        else:
-            events = whole_recording(raw, path.task, settings)
-        parts.append(Part(where, raw, events, notes))
-    return recording_of("bids", subject, parts, settings)
-
-
-def read_path(path: Any, where: str) -> tuple[Any, list[str]]:
-    """Read a recording with the types of its channels; return it with what MNE warned about."""
-    with mne_errors(where) as notes:
-        raw = _import_mne_bids().read_raw_bids(path, verbose="error").load_data(verbose="error")
-    return raw, notes
-
-
-def events_table(path: Any) -> Path | None:
-    """Return the table of events of a recording, or None."""
-    table: Path = path.copy().update(suffix="events", extension=".tsv").fpath
-    return table if table.is_file() else None
+    files = [BidsFile(path.fpath, f"sub-{path.subject}", path.task or "", path) for path in paths]
+    return sorted(files, key=lambda file: str(file.path))
 
 
 def _import_mne_bids() -> ModuleType:
@@ -124,8 +72,10 @@ def _import_mne_bids() -> ModuleType:
     return module
 
 
-DATASET = Dataset(
-    info=DatasetInfo(
+class Bids(ContinuousDataset[BidsSettings]):
+    """The reader of a BIDS folder."""
+
+    info = DatasetInfo(
         name="bids",
         title="A BIDS folder of EEG recordings",
         task="the option task; classes are the values of the option events_column",
@@ -134,9 +84,45 @@ DATASET = Dataset(
         citation="the data set's own, and mne-bids: Appelhoff et al., JOSS 4(44), 2019",
         shape="the same channels, rate and trial length for every subject",
         layout="sub-<subject>/[ses-<session>/]eeg/sub-…_task-…_eeg.<suffix>, as BIDS says",
-    ),
-    settings=BidsSettings,
-    find=find_subjects,
-    files=source_files,
-    load=load_subject,
-)
+    )
+    settings = BidsSettings
+
+    def find(self, root: Path, settings: BidsSettings) -> tuple[str, ...]:
+        """Return the subjects; this lists the folder anew, once for all that is read after it."""
+        all_files.cache_clear()
+        return tuple(self.files_by_subject(root, settings))
+
+    def files_by_subject(self, root: Path, settings: BidsSettings) -> dict[str, list[BidsFile]]:
+        """Return the recordings of the task by subject.
+
+        Raises:
+            ConfigError: mne-bids is not installed, there are several tasks and none is named, or
+                the task or a session does not exist.
+        """
+        files = all_files(root)
+        for option, wanted, present in (
+            ("task", {settings.task} - {""}, {file.bids_path.task for file in files}),
+            ("sessions", set(settings.sessions or ()), {file.bids_path.session for file in files}),
+        ):
+            names = sorted(str(name) for name in present if name)
+            if missing := sorted(wanted.difference(names)):
+                raise ConfigError(
+                    f"bids: {option} {', '.join(missing)} is not in {root}. It has "
+                    f"{', '.join(names) or 'none'}."
+                )
+            is_ambiguous = option == "task" and not wanted and settings.classes_from != "task"
+            if is_ambiguous and len(names) > 1:
+                raise ConfigError(
+                    f"bids: {root} has the tasks {', '.join(names)}. Choose one with the option "
+                    'task, or set classes_from = "task" if each task is a class.'
+                )
+        by_subject: dict[str, list[BidsFile]] = {}
+        for file in files:
+            session = file.bids_path.session
+            is_of_session = settings.sessions is None or session in settings.sessions
+            if is_of_session and settings.task in ("", file.label):
+                by_subject.setdefault(file.subject, []).append(file)
+        return dict(sorted(by_subject.items()))
+
+
+DATASET = Bids()

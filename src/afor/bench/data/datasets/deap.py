@@ -3,6 +3,7 @@
 It reads the "data_preprocessed_python" files, Python 2 pickles, without unpickling them.
 """
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,16 +12,18 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from afor.bench.common.errors import DataError
-from afor.bench.data.dataset import Dataset, DatasetInfo, TrialShape, is_stand_in
-from afor.bench.data.formats.pickle import read_arrays
-from afor.bench.data.recording import Recording, require_finite
-from afor.bench.data.settings import BandHz, DataSettings, Samples, band_of
-from afor.bench.data.signal import (
-    PAPER_BAND_HZ,
-    BaselineMode,
-    filter_signal,
-    subtract_baseline,
+from afor.bench.data.dataset import (
+    BandHz,
+    Dataset,
+    DatasetInfo,
+    DataSettings,
+    Part,
+    Samples,
+    is_stand_in,
 )
+from afor.bench.data.formats.pickle import read_arrays
+from afor.bench.data.recording import TrialShape, require_finite
+from afor.bench.data.signal import PAPER_BAND_HZ, BaselineMode, filter_signal, subtract_baseline
 
 RATE_HZ = 128
 BASELINE_SAMPLES = 3 * RATE_HZ  # Sec. IV-A: "a 3 s pre-trial baseline"
@@ -48,65 +51,6 @@ class DeapSettings(DataSettings):
     stride_samples: Samples = 128
 
 
-def find_subjects(root: Path, _settings: DeapSettings) -> tuple[str, ...]:
-    """Return the subjects whose file exists."""
-    return tuple(subject for subject in SUBJECTS if _path(root, subject).is_file())
-
-
-def source_files(root: Path, subject: str, _settings: DeapSettings) -> tuple[Path, ...]:
-    """Return the file of a subject; raise DataError if it is missing."""
-    path = _path(root, subject)
-    if not path.is_file():
-        raise DataError(f"DEAP subject {subject}: {path} is missing. Get it from {INFO.where}.")
-    return (path,)
-
-
-def load_subject(root: Path, subject: str, settings: DeapSettings) -> Recording:
-    """Read one subject, subtract the baseline and filter the whole minute."""
-    (path,) = source_files(root, subject, settings)
-    where = f"DEAP subject {subject} ({path.name})"
-    arrays = read_arrays(path)
-    n = DATA_SHAPE[0]
-    if is_stand_in(root):  # which may have fewer trials
-        n = min(n, len(arrays.get("labels", ())))
-    for key, expected in (("data", (n, *DATA_SHAPE[1:])), ("labels", (n, len(RATINGS)))):
-        shape = arrays[key].shape if key in arrays else "nothing"
-        if shape != expected:
-            raise DataError(
-                f"{where}: expected {key} of shape {expected}, found {shape}. Use the "
-                "'data_preprocessed_python' download."
-            )
-    if extra := sorted(set(arrays) - {"data", "labels"}):
-        raise DataError(f"{where}: unexpected {', '.join(extra)}.")
-    # The other 8 of the 40 channels are eye, muscle, skin, breath, pulse and temperature.
-    eeg = arrays["data"][:, : len(CHANNELS)]
-    require_finite(eeg, where, CHANNELS)
-    _check_ratings(arrays["labels"], where)
-    ratings = arrays["labels"][:, RATINGS[settings.rating]]
-    signal = subtract_baseline(eeg, BASELINE_SAMPLES, RATE_HZ, settings.baseline)
-    signal = filter_signal(signal, RATE_HZ, band_of(settings.band_hz))
-    labels = (ratings > settings.threshold).astype(np.int64)
-    return Recording.of_trials(
-        subject=subject,
-        trials=signal,
-        labels=labels,
-        channel_names=CHANNELS,
-        rate_hz=RATE_HZ,
-        class_names=_class_names(settings),
-        dataset="deap",
-    )
-
-
-def trial_shape(settings: DeapSettings) -> TrialShape:
-    """Return the trials of one subject."""
-    samples = DATA_SHAPE[2] - BASELINE_SAMPLES
-    return TrialShape(CHANNELS, RATE_HZ, _class_names(settings), DATA_SHAPE[0], samples)
-
-
-def _class_names(settings: DeapSettings) -> tuple[str, str]:
-    return f"low {settings.rating}", f"high {settings.rating}"
-
-
 def _check_ratings(labels: NDArray[np.floating], where: str) -> None:
     low, high = RATING_RANGE
     is_outside = ~((labels >= low) & (labels <= high))
@@ -118,31 +62,63 @@ def _check_ratings(labels: NDArray[np.floating], where: str) -> None:
         )
 
 
-def _path(root: Path, subject: str) -> Path:
-    inside = root / "data_preprocessed_python"
-    return (inside if inside.is_dir() else root) / f"{subject}.dat"
+class Deap(Dataset[DeapSettings]):
+    """The reader of DEAP."""
+
+    info = DatasetInfo(
+        name="deap",
+        title="DEAP",
+        task="emotion: low or high valence (2 classes)",
+        licence="academic use after a signed agreement (EULA)",
+        where="https://www.eecs.qmul.ac.uk/mmv/datasets/deap/",
+        citation="Koelstra et al., IEEE Trans. Affective Computing 3(1), 2012",
+        subjects=SUBJECTS,
+        shape="32 EEG of 40 channels at 128 Hz; 40 trials of 60 s after 3 s of baseline",
+        paper_windows="128 samples, stride 128 (Sec. IV-A): 60 a trial",
+        layout="s01.dat … s32.dat, or the same in data_preprocessed_python/",
+        steps="Print, sign and send the agreement (EULA) on that page; the answer names the "
+        "download of data_preprocessed_python.zip. Unpack it into the folder",
+    )
+    settings = DeapSettings
+
+    def files(self, root: Path, subject: str, settings: DeapSettings) -> list[Path]:
+        """Return the file of a subject."""
+        inside = root / "data_preprocessed_python"
+        return [(inside if inside.is_dir() else root) / f"{subject}.dat"]
+
+    def trial_shape(self, settings: DeapSettings) -> TrialShape:
+        """Return the trials of one subject."""
+        samples = DATA_SHAPE[2] - BASELINE_SAMPLES
+        classes = (f"low {settings.rating}", f"high {settings.rating}")
+        return TrialShape(CHANNELS, RATE_HZ, classes, DATA_SHAPE[0], samples)
+
+    def read(
+        self, paths: Sequence[Path], subject: str, settings: DeapSettings, notes: list[str]
+    ) -> Iterator[Part]:
+        """Read one subject, subtract the baseline and filter the whole minute."""
+        (path,) = paths
+        where = f"DEAP subject {subject} ({path.name})"
+        arrays = read_arrays(path)
+        n = DATA_SHAPE[0]
+        if is_stand_in(path.parent):  # which may have fewer trials
+            n = min(n, len(arrays.get("labels", ())))
+        for key, expected in (("data", (n, *DATA_SHAPE[1:])), ("labels", (n, len(RATINGS)))):
+            shape = arrays[key].shape if key in arrays else "nothing"
+            if shape != expected:
+                raise DataError(
+                    f"{where}: expected {key} of shape {expected}, found {shape}. Use the "
+                    "'data_preprocessed_python' download."
+                )
+        if extra := sorted(set(arrays) - {"data", "labels"}):
+            raise DataError(f"{where}: unexpected {', '.join(extra)}.")
+        # The other 8 of the 40 channels are eye, muscle, skin, breath, pulse and temperature.
+        eeg = arrays["data"][:, : len(CHANNELS)]
+        require_finite(eeg, where, CHANNELS)
+        _check_ratings(arrays["labels"], where)
+        ratings = arrays["labels"][:, RATINGS[settings.rating]]
+        signal = subtract_baseline(eeg, BASELINE_SAMPLES, RATE_HZ, settings.baseline)
+        filtered = filter_signal(signal, RATE_HZ, settings.band_hz)
+        yield filtered, ratings > settings.threshold, np.arange(n)
 
 
-INFO = DatasetInfo(
-    name="deap",
-    title="DEAP",
-    task="emotion: low or high valence (2 classes)",
-    licence="academic use after a signed agreement (EULA)",
-    where="https://www.eecs.qmul.ac.uk/mmv/datasets/deap/",
-    citation="Koelstra et al., IEEE Trans. Affective Computing 3(1), 2012",
-    subjects=SUBJECTS,
-    shape="32 EEG of 40 channels at 128 Hz; 40 trials of 60 s after 3 s of baseline",
-    paper_windows="128 samples, stride 128 (Sec. IV-A): 60 a trial",
-    layout="s01.dat … s32.dat, or the same in data_preprocessed_python/",
-    steps="Print, sign and send the agreement (EULA) on that page; the answer names the download "
-    "of data_preprocessed_python.zip. Unpack it into the folder",
-)
-
-DATASET = Dataset(
-    info=INFO,
-    settings=DeapSettings,
-    find=find_subjects,
-    files=source_files,
-    load=load_subject,
-    trial_shape=trial_shape,
-)
+DATASET = Deap()

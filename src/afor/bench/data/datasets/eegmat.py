@@ -5,26 +5,18 @@ minute of mental subtraction. There are no events. Of the rest, which lasts abou
 last minute is used, so that the classes are balanced.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 from pydantic import Field
 
-from afor.bench.common.errors import DataError
-from afor.bench.data.dataset import Dataset, DatasetInfo, TrialShape
-from afor.bench.data.fetching import (
-    PUBLISHED_LIST,
-    Fetch,
-    RemoteFile,
-    download,
-    physionet_url,
-    published_checksums,
-)
+from afor.bench.data.dataset import BandHz, Dataset, DatasetInfo, DataSettings, Part, Words
+from afor.bench.data.fetching import PUBLISHED_LIST, Fetch, RemoteFile, listed_checksums
 from afor.bench.data.formats.edf import read_edf
-from afor.bench.data.recording import Recording, TrialCollector, channel_rows
-from afor.bench.data.settings import BandHz, DataSettings, Words, band_of
-from afor.bench.data.signal import filter_signal, resample
+from afor.bench.data.recording import TrialShape, channel_rows
+from afor.bench.data.signal import cut_epochs, filter_signal, resample
 
 SUBJECTS = tuple(f"Subject{i:02d}" for i in range(36))
 CLASS_NAMES = ("rest", "arithmetic")
@@ -45,78 +37,22 @@ class EegmatSettings(DataSettings):
     resample_hz: Annotated[float, Field(ge=100, le=RATE_HZ)] = 125.0
 
 
-def find_subjects(root: Path, _settings: EegmatSettings) -> tuple[str, ...]:
-    """Return the subjects with both recordings."""
-    return tuple(s for s in SUBJECTS if all(path.is_file() for path in _paths(root, s)))
-
-
-def load_subject(root: Path, subject: str, settings: EegmatSettings) -> Recording:
-    """Filter and resample both recordings of one subject and cut them into trials."""
-    names = settings.channels or CHANNELS
-    samples = round(settings.trial_s * settings.resample_hz)
-    collected, done = TrialCollector(), 0
-    for label, path in enumerate(_paths(root, subject)):
-        edf = read_edf(path)
-        by_name = {text.removeprefix("EEG ").strip(): text for text in edf.labels()}
-        channel_rows(names, tuple(by_name), f"eegmat ({path.name})")
-        recorded = edf.stacked([by_name[name] for name in names], RATE_HZ)
-        signal = filter_signal(recorded, RATE_HZ, band_of(settings.band_hz))
-        signal = resample(signal, RATE_HZ, settings.resample_hz)
-        signal = signal[:, -round(settings.seconds * settings.resample_hz) :]
-        count = signal.shape[1] // samples
-        cut = signal[:, : count * samples].reshape(len(names), count, samples)
-        collected.add(cut.transpose(1, 0, 2), [label] * count, range(done, done + count))
-        done += count
-        collected.notes += [f"{path.name}: {note}" for note in edf.notes]
-    return collected.recording(
-        dataset="eegmat",
-        subject=subject,
-        channel_names=names,
-        rate_hz=settings.resample_hz,
-        class_names=CLASS_NAMES,
-    )
-
-
-def trial_shape(settings: EegmatSettings) -> TrialShape:
-    """Return the trials of one subject: as many of each class as fit."""
-    trials = 2 * int(settings.seconds / settings.trial_s)
-    samples = round(settings.trial_s * settings.resample_hz)
-    names = settings.channels or CHANNELS
-    return TrialShape(names, settings.resample_hz, CLASS_NAMES, trials, samples)
-
-
-def _paths(root: Path, subject: str) -> tuple[Path, Path]:
-    return root / f"{subject}_1.edf", root / f"{subject}_2.edf"
-
-
-def _source_files(root: Path, subject: str, _settings: EegmatSettings) -> tuple[Path, ...]:
-    paths = _paths(root, subject)
-    if missing := [path.name for path in paths if not path.is_file()]:
-        raise DataError(f"eegmat: {', '.join(missing)} is missing in {root}. {HOW}")
-    return paths
-
-
 def _remote_files(
     root: Path, subjects: Sequence[str], _settings: EegmatSettings
 ) -> list[RemoteFile]:
-    checksums = published_checksums(root)
+    checksums = listed_checksums(root, PUBLISHED_LIST)
     files = []
     for name in (f"{subject}_{part}.edf" for subject in subjects for part in (1, 2)):
         digest = f"sha256:{checksums[name]}" if name in checksums else None
         size = 3.8 if name.endswith("_1.edf") else 1.3
-        files.append(RemoteFile(name, physionet_url(f"eegmat/1.0.0/{name}"), digest, size))
+        files.append(RemoteFile.of_physionet("eegmat/1.0.0", name, digest, size))
     return files
 
 
-def _published_list() -> list[RemoteFile]:
-    """Return the publisher's list, which the files are checked against now and when read."""
-    return [RemoteFile(PUBLISHED_LIST, physionet_url(f"eegmat/1.0.0/{PUBLISHED_LIST}"))]
+class Eegmat(Dataset[EegmatSettings]):
+    """The reader of EEGMAT."""
 
-
-HOW = "Fetch it: afor data get eegmat."
-
-DATASET = Dataset(
-    info=DatasetInfo(
+    info = DatasetInfo(
         name="eegmat",
         title="PhysioNet EEG During Mental Arithmetic Tasks (EEGMAT)",
         task="rest or mental arithmetic (2 classes)",
@@ -127,11 +63,50 @@ DATASET = Dataset(
         shape="19 channels at 500 Hz, resampled to 125; 2 × 15 trials of 4 s",
         paper_windows="not in the paper; here the whole trial",
         layout="Subject00_1.edf Subject00_2.edf …",
-    ),
-    settings=EegmatSettings,
-    find=find_subjects,
-    files=_source_files,
-    load=load_subject,
-    trial_shape=trial_shape,
-    fetch=Fetch(files=_remote_files, get=download, lists=_published_list),
-)
+    )
+    settings = EegmatSettings
+    fetch = Fetch(
+        files=_remote_files,
+        lists=lambda: [RemoteFile.of_physionet("eegmat/1.0.0", PUBLISHED_LIST)],
+    )
+
+    def files(self, root: Path, subject: str, settings: EegmatSettings) -> tuple[Path, Path]:
+        """Return the recordings of rest and of arithmetic."""
+        return root / f"{subject}_1.edf", root / f"{subject}_2.edf"
+
+    def find(self, root: Path, settings: EegmatSettings) -> tuple[str, ...]:
+        """Return the subjects with both recordings."""
+        return tuple(
+            s for s in SUBJECTS if all(path.is_file() for path in self.files(root, s, settings))
+        )
+
+    def trial_shape(self, settings: EegmatSettings) -> TrialShape:
+        """Return the trials of one subject: as many of each class as fit."""
+        trials = 2 * int(settings.seconds / settings.trial_s)
+        samples = round(settings.trial_s * settings.resample_hz)
+        names = settings.channels or CHANNELS
+        channel_rows(names, CHANNELS, self.info.name)
+        return TrialShape(names, settings.resample_hz, CLASS_NAMES, trials, samples)
+
+    def read(
+        self, paths: Sequence[Path], subject: str, settings: EegmatSettings, notes: list[str]
+    ) -> Iterator[Part]:
+        """Filter and resample both recordings of one subject and cut them into trials."""
+        shape, done = self.trial_shape(settings), 0
+        for label, path in enumerate(paths):
+            edf = read_edf(path)
+            recorded = edf.channels(shape.channel_names, RATE_HZ, _plain_name)
+            signal = filter_signal(recorded, RATE_HZ, settings.band_hz)
+            signal = resample(signal, RATE_HZ, settings.resample_hz)
+            signal = signal[:, -round(settings.seconds * settings.resample_hz) :]
+            cut = cut_epochs(signal, shape.samples)
+            yield cut, [label] * len(cut), done + np.arange(len(cut))
+            done += len(cut)
+            notes += [f"{path.name}: {note}" for note in edf.notes]
+
+
+def _plain_name(label: str) -> str:
+    return label.removeprefix("EEG ").strip()
+
+
+DATASET = Eegmat()

@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afor.bench.common.errors import DataError
-from afor.bench.data.dataset import Dataset, DatasetInfo
+from afor.bench.data.dataset import BandHz, Dataset, DatasetInfo, DataSettings, Words
 from afor.bench.data.datasets import recordings
 from afor.bench.data.recording import Recording, channel_rows, number_labels, require_finite
-from afor.bench.data.settings import BandHz, DataSettings, Words, band_of
 from afor.bench.data.signal import filter_signal
 
 MAX_ARRAY_BYTES = 4 << 30
@@ -35,50 +34,60 @@ class FolderSettings(DataSettings):
     band_hz: BandHz = "none"
 
 
-def find_subjects(root: Path, _settings: FolderSettings) -> tuple[str, ...]:
-    """Return the subjects, from the names of the files; raise DataError for recordings instead."""
-    names = [path.name for path in root.iterdir() if path.is_file()]
-    found = {n.removesuffix(s) for n in names for s in SUFFIXES if n.endswith(s)}
-    subjects = tuple(sorted(found))
-    if not subjects and recordings.find_subjects(root):
-        paths = recordings.recordings_by_subject(root)
-        count = sum(map(len, paths.values()))
-        one = next(iter(paths.values()))[0].relative_to(root)
-        raise DataError(
-            f"{root} has no {' or '.join(f'<subject>{s}' for s in SUFFIXES)}, but {count} "
-            f'recordings such as {one}. Read them with use = "recordings" (or "bids"); '
-            f"`afor data import {root}` shows what is there and proposes a study."
-        )
-    return subjects
+class Folder(Dataset[FolderSettings]):
+    """The reader of a folder."""
+
+    info = DatasetInfo(
+        name="folder",
+        title="Your own data in a folder",
+        task="whatever the labels say",
+        shape="the same channels, rate and trial length in every file",
+        layout="<subject>-epo.fif (MNE Epochs) or <subject>.npz, one per subject",
+    )
+    settings = FolderSettings
+    check_unit = False
+
+    def find(self, root: Path, settings: FolderSettings) -> tuple[str, ...]:
+        """Return the subjects, from the names of the files; raise DataError for recordings."""
+        names = [path.name for path in root.iterdir() if path.is_file()]
+        found = {n.removesuffix(s) for n in names for s in SUFFIXES if n.endswith(s)}
+        if not found and recordings.DATASET.find(root, recordings.ContinuousSettings()):
+            files = recordings.list_files(root)
+            count = sum(map(len, files.values()))
+            one = next(iter(files.values()))[0].path.relative_to(root)
+            raise DataError(
+                f"{root} has no {' or '.join(f'<subject>{s}' for s in SUFFIXES)}, but {count} "
+                f'recordings such as {one}. Read them with use = "recordings" (or "bids"); '
+                f"`afor data import {root}` shows what is there and proposes a study."
+            )
+        return tuple(sorted(found))
+
+    def files(self, root: Path, subject: str, settings: FolderSettings) -> tuple[Path, ...]:
+        """Return the file of a subject; raise DataError unless there is exactly one."""
+        names = [f"{subject}{suffix}" for suffix in SUFFIXES]
+        files = tuple(root / name for name in names if (root / name).is_file())
+        if len(files) != 1:
+            raise DataError(
+                f"folder subject {subject}: {len(files) or 'no'} files in {root}; expected one of "
+                f"{', '.join(names)}."
+            )
+        return files
+
+    def load(self, root: Path, subject: str, settings: FolderSettings) -> Recording:
+        """Read one subject and filter it, if a band is set."""
+        (path,) = self.files(root, subject, settings)
+        recording = (_read_npz if path.suffix == ".npz" else _read_fif)(path, subject, settings)
+        where = f"folder subject {subject}"
+        if (channels := settings.channels) is not None:
+            rows = channel_rows(channels, recording.channel_names, where)
+            trials = np.ascontiguousarray(recording.trials[:, rows])
+            recording = replace(recording, trials=trials, channel_names=channels)
+        require_finite(recording.trials, where, recording.channel_names)
+        filtered = filter_signal(recording.trials, recording.rate_hz, settings.band_hz)
+        return replace(recording, trials=filtered.astype(np.float32, copy=False))
 
 
-def source_files(root: Path, subject: str, _settings: FolderSettings) -> tuple[Path, ...]:
-    """Return the file of a subject; raise DataError unless there is exactly one."""
-    candidates = [root / f"{subject}{suffix}" for suffix in SUFFIXES]
-    files = [path for path in candidates if path.is_file()]
-    if len(files) != 1:
-        number = "no file" if not files else f"{len(files)} files"
-        raise DataError(
-            f"folder subject {subject}: {number} in {root}; expected one of "
-            f"{', '.join(subject + suffix for suffix in SUFFIXES)}."
-        )
-    return (files[0],)
-
-
-def load_subject(root: Path, subject: str, settings: FolderSettings) -> Recording:
-    """Read one subject and filter it, if a band is set."""
-    (path,) = source_files(root, subject, settings)
-    recording = (_read_npz if path.suffix == ".npz" else _read_fif)(path, subject, settings)
-    where = f"folder subject {subject}"
-    if (channels := settings.channels) is not None:
-        rows = channel_rows(channels, recording.channel_names, where)
-        trials = np.ascontiguousarray(recording.trials[:, rows])
-        recording = replace(recording, trials=trials, channel_names=channels)
-    if (band := band_of(settings.band_hz)) is None:
-        return recording
-    require_finite(recording.trials, where, recording.channel_names)
-    filtered = filter_signal(recording.trials, recording.rate_hz, band).astype(np.float32)
-    return replace(recording, trials=filtered)
+DATASET = Folder()
 
 
 def _read_npz(path: Path, subject: str, settings: FolderSettings) -> Recording:
@@ -111,9 +120,12 @@ def _read_npz(path: Path, subject: str, settings: FolderSettings) -> Recording:
     ids = arrays.get("trial_ids", np.arange(len(data))).reshape(-1)
     if ids.dtype.kind not in "iu":
         raise DataError(f"{where}: trial_ids must be whole numbers.")
-    microvolts = data * TO_MICROVOLTS[settings.unit]
     return Recording.of_trials(
-        *(subject, microvolts, numbers, names, float(rate[0])),
+        subject=subject,
+        trials=data * TO_MICROVOLTS[settings.unit],
+        labels=numbers,
+        channel_names=names,
+        rate_hz=float(rate[0]),
         class_names=class_names,
         trial_ids=ids.astype(np.int64),
         dataset="folder",
@@ -148,24 +160,12 @@ def _read_fif(path: Path, subject: str, settings: FolderSettings) -> Recording:
     labels = np.array([words[code] for code in epochs.events[:, 2]])
     numbers, names = number_labels(labels, settings.classes or tuple(sorted(words.values())), where)
     return Recording.of_trials(
-        *(subject, signal, numbers, epochs.ch_names, epochs.info["sfreq"]),
+        subject=subject,
+        trials=signal,
+        labels=numbers,
+        channel_names=epochs.ch_names,
+        rate_hz=epochs.info["sfreq"],
         class_names=names,
         trial_ids=epochs.selection,
         dataset="folder",
     )
-
-
-DATASET = Dataset(
-    info=DatasetInfo(
-        name="folder",
-        title="Your own data in a folder",
-        task="whatever the labels say",
-        shape="the same channels, rate and trial length in every file",
-        layout="<subject>-epo.fif (MNE Epochs) or <subject>.npz, one per subject",
-    ),
-    settings=FolderSettings,
-    find=find_subjects,
-    files=source_files,
-    load=load_subject,
-    check_unit=False,
-)

@@ -5,20 +5,20 @@ It reads the recordings (``N/N.rec``, plain EDF) or the release of extracted cha
 name: there are two naming schemes, subject 8 has no frontal electrodes, subject 40 is unreferenced.
 """
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from afor.bench.common.errors import DataError
-from afor.bench.data.dataset import PARTIAL_NOTE, Dataset, DatasetInfo, TrialShape
+from afor.bench.data.dataset import PARTIAL_NOTE, Dataset, DatasetInfo, DataSettings, Part, Samples
 from afor.bench.data.formats.edf import EdfFile, read_edf
 from afor.bench.data.formats.mat import read_mat
-from afor.bench.data.recording import Recording, require_finite
-from afor.bench.data.settings import DataSettings, Samples
-from afor.bench.data.signal import resample
+from afor.bench.data.recording import TrialShape, require_finite
+from afor.bench.data.signal import cut_epochs, resample
 
 RATE_HZ = 200
 EPOCH_S = 30
@@ -49,67 +49,82 @@ class IsrucSettings(DataSettings):
     stride_samples: Samples = 300  # "with a 300-point stride"
 
 
-def find_subjects(root: Path, _settings: IsrucSettings) -> tuple[str, ...]:
-    """Return the subjects whose signals exist."""
-    return tuple(subject for subject in SUBJECTS if _signal_path(root, subject) is not None)
+class Isruc(Dataset[IsrucSettings]):
+    """The reader of ISRUC-Sleep."""
 
-
-def source_files(root: Path, subject: str, settings: IsrucSettings) -> tuple[Path, ...]:
-    """Return the signal file and the scoring file; raise DataError if one is missing."""
-    signals = _signal_path(root, subject)
-    if signals is None:
-        raise DataError(
-            f"ISRUC subject {subject}: neither {subject}/{subject}.rec nor subject{subject}.mat in "
-            f"{root}. Get it from {INFO.where}."
-        )
-    name = f"{subject}_{settings.scorer}.txt"
-    scoring = _find_file(root, subject, name)
-    if scoring is None:
-        raise DataError(
-            f"ISRUC subject {subject}: the scoring {name} is missing in {root}. Get it from "
-            f"{INFO.where}."
-        )
-    return signals, scoring
-
-
-def load_subject(root: Path, subject: str, settings: IsrucSettings) -> Recording:
-    """Read one night as epochs of 30 s, without a filter, as in the paper."""
-    path, scoring = source_files(root, subject, settings)
-    labels = read_scoring(scoring, subject)
-    is_extracted = path.suffix == ".mat"
-    if is_extracted:
-        epochs, notes = _read_extracted(path, subject)
-    else:
-        epochs, notes = _read_recording(path, subject, settings)
-    missing, n = len(labels) - len(epochs), min(len(epochs), len(labels))
-    counts = (
-        f"ISRUC subject {subject}: {len(epochs)} epochs in {path.name}, {len(labels)} scores in "
-        f"{scoring.name}"
+    info = DatasetInfo(
+        name="isruc",
+        title="ISRUC-Sleep subgroup I",
+        task="sleep staging: W, N1, N2, N3, REM (5 classes)",
+        licence="free for research, citation asked",
+        where="https://sleeptight.isr.uc.pt/",
+        citation="Khalighi et al., Computer Methods and Programs in Biomedicine 124, 2016",
+        subjects=SUBJECTS,
+        shape="6 channels at 200 Hz; 90 187 epochs of 30 s",
+        paper_windows="600 samples, stride 300 (Sec. IV-A): 19 an epoch",
+        layout="1/1.rec 1/1_1.txt … (or Subgroup_1/1/…), or subject1.mat with 1/1_1.txt",
+        steps="Download the archives of subgroup I from that page, one .rar per subject, and "
+        "unpack them (unrar x 1.rar) into the folder; each makes a folder of its own",
     )
-    if is_extracted and missing != EXTRACTED_LACKS:
-        raise DataError(f"{counts}; the extracted release has exactly {EXTRACTED_LACKS} fewer.")
-    if not is_extracted and abs(missing) > settings.max_epoch_difference:
-        raise DataError(
-            f"{counts}. They may differ by {settings.max_epoch_difference} "
-            "(max_epoch_difference); one of the two files is not whole."
-        )
-    if not is_extracted and missing:
-        notes.append(f"{len(epochs)} epochs and {len(labels)} scores: cut to the shorter")
-    return Recording.of_trials(
-        subject=subject,
-        trials=epochs[:n],
-        labels=labels[:n],
-        channel_names=CHANNELS,
-        rate_hz=RATE_HZ,
-        class_names=CLASS_NAMES,
-        dataset="isruc",
-        notes=notes,
-    )
+    settings = IsrucSettings
+
+    def files(self, root: Path, subject: str, settings: IsrucSettings) -> tuple[Path, Path]:
+        """Return the signal file and the scoring file."""
+        scoring = _find_file(root, subject, f"{subject}_{settings.scorer}.txt")
+        return _signal_path(root, subject), scoring
+
+    def find(self, root: Path, settings: IsrucSettings) -> tuple[str, ...]:
+        """Return the subjects with a signal file."""
+        return tuple(subject for subject in SUBJECTS if _signal_path(root, subject).is_file())
+
+    def trial_shape(self, settings: IsrucSettings) -> TrialShape:
+        """Return the epochs of one subject on average; nights differ by a third."""
+        epochs = sum(PUBLISHED_COUNTS.values()) // len(SUBJECTS)
+        return TrialShape(CHANNELS, RATE_HZ, CLASS_NAMES, epochs, EPOCH_SAMPLES)
+
+    def published(self, settings: IsrucSettings) -> dict[str, int]:
+        """Return the published number of epochs of each stage, by the first scorer."""
+        return PUBLISHED_COUNTS if settings.scorer == 1 else {}
+
+    def excluded(self, settings: IsrucSettings) -> dict[str, str]:
+        """Return subject 8, if it is not read with substitutes."""
+        is_excluded = settings.subject_8 == "exclude"
+        return {NO_FRONTAL: "no frontal electrodes"} if is_excluded else {}
+
+    def read(
+        self, paths: Sequence[Path], subject: str, settings: IsrucSettings, notes: list[str]
+    ) -> Iterator[Part]:
+        """Read one night as epochs of 30 s, without a filter, as in the paper."""
+        path, scoring = paths
+        where = f"ISRUC subject {subject}"
+        labels = read_scoring(scoring, subject)
+        if path.suffix == ".mat":
+            epochs = _read_extracted(path, subject, notes)
+        else:
+            epochs = _read_recording(path, subject, settings, notes)
+        missing, n = len(labels) - len(epochs), min(len(epochs), len(labels))
+        counts = f"{len(epochs)} epochs in {path.name}, {len(labels)} scores in {scoring.name}"
+        if path.suffix == ".mat":
+            if missing != EXTRACTED_LACKS:
+                raise DataError(
+                    f"{where}: {counts}; the extracted release has exactly {EXTRACTED_LACKS} fewer."
+                )
+        elif abs(missing) > settings.max_epoch_difference:
+            raise DataError(
+                f"{where}: {counts}. They may differ by {settings.max_epoch_difference} "
+                "(max_epoch_difference); one of the two files is not whole."
+            )
+        elif missing:
+            notes.append(f"{len(epochs)} epochs and {len(labels)} scores: cut to the shorter")
+        yield epochs[:n], labels[:n], np.arange(n)
+
+
+DATASET = Isruc()
 
 
 def read_scoring(path: Path, subject: str) -> NDArray[np.int64]:
     """Return the stages of a scoring file, which has one code per line; blank lines are allowed."""
-    where = _where(path, subject)
+    where = f"ISRUC subject {subject} ({path.name})"
     if path.stat().st_size > MAX_SCORING_BYTES:
         raise DataError(f"{where}: too large for a scoring.")
     labels = []
@@ -130,16 +145,12 @@ def read_scoring(path: Path, subject: str) -> NDArray[np.int64]:
     return np.array(labels, dtype=np.int64)
 
 
-def _where(path: Path, subject: str) -> str:
-    return f"ISRUC subject {subject} ({path.name})"
-
-
 def _read_recording(
-    path: Path, subject: str, settings: IsrucSettings
-) -> tuple[NDArray[np.float32], list[str]]:
-    where = _where(path, subject)
+    path: Path, subject: str, settings: IsrucSettings, notes: list[str]
+) -> NDArray[np.floating]:
+    where = f"ISRUC subject {subject} ({path.name})"
     edf = read_edf(path, allow_truncated=settings.allow_truncated)
-    notes = list(edf.notes)
+    notes += edf.notes
     by_name: dict[str, str] = {}
     for label in edf.labels():
         plain = label.upper().replace(" ", "").replace("_", "-")
@@ -151,13 +162,10 @@ def _read_recording(
         is_recorded = any(label in by_name for label in (name, *_labels(name, "-")))
         electrode = name if is_recorded else _substitute(name, subject, notes)
         signals.append(_electrode(edf, by_name, electrode, where, notes))
-    length = min(len(signal) for signal in signals) // EPOCH_SAMPLES
-    if length == 0:
+    length = min(len(signal) for signal in signals)
+    if length < EPOCH_SAMPLES:
         raise DataError(f"{where}: shorter than one epoch of 30 s.")
-    epochs = np.empty((length, len(CHANNELS), EPOCH_SAMPLES), dtype=np.float32)
-    for i, signal in enumerate(signals):
-        epochs[:, i] = signal[: length * EPOCH_SAMPLES].reshape(length, EPOCH_SAMPLES)
-    return epochs, list(dict.fromkeys(notes))
+    return cut_epochs(np.stack([signal[:length] for signal in signals]), EPOCH_SAMPLES)
 
 
 def _labels(name: str, separator: str) -> list[str]:
@@ -205,77 +213,36 @@ def _at_rate(edf: EdfFile, label: str, notes: list[str]) -> NDArray[np.floating]
     return resample(signal, rate, RATE_HZ)
 
 
-def _read_extracted(path: Path, subject: str) -> tuple[NDArray[np.float32], list[str]]:
-    where = _where(path, subject)
+def _read_extracted(path: Path, subject: str, notes: list[str]) -> NDArray[np.floating]:
+    where = f"ISRUC subject {subject} ({path.name})"
     arrays = read_mat(path, {label for name in CHANNELS for label in _labels(name, "_")})
-    notes = [PARTIAL_NOTE]
+    stored = {label: value for label, value in arrays.items() if isinstance(value, np.ndarray)}
+    notes.append(PARTIAL_NOTE)
     columns = []
     for name in CHANNELS:
-        column = _extracted(arrays, name)
-        if column is None:
-            column = _extracted(arrays, _substitute(name, subject, notes))
+        labels = _labels(name, "_")
+        if not stored.keys() & labels:
+            labels = _labels(_substitute(name, subject, notes), "_")
+        column = next((stored[label] for label in labels if label in stored), None)
         if column is None:
             raise DataError(f"{where}: no variable {' or '.join(_labels(name, '_'))}.")
         if column.ndim != 2 or column.shape[1] != EPOCH_SAMPLES or not len(column):
             raise DataError(
                 f"{where}: {name} has the shape {column.shape}, expected (epochs, {EPOCH_SAMPLES})."
             )
-        columns.append(column)
+        require_finite(column[:, None], where, [name])
+        columns.append(column.astype(np.float32))
     if len({len(column) for column in columns}) != 1:
         raise DataError(f"{where}: channels of different lengths.")
-    epochs = np.empty((len(columns[0]), len(CHANNELS), EPOCH_SAMPLES), dtype=np.float32)
-    for i, column in enumerate(columns):
-        require_finite(column[:, None], where, CHANNELS[i : i + 1])
-        epochs[:, i] = column
-    return epochs, notes
+    return np.stack(columns, axis=1)
 
 
-def _extracted(arrays: dict[str, Any], name: str) -> NDArray[Any] | None:
-    values = (arrays.get(label) for label in _labels(name, "_"))
-    return next((value for value in values if isinstance(value, np.ndarray)), None)
-
-
-def _find_file(root: Path, subject: str, *names: str) -> Path | None:
+def _find_file(root: Path, subject: str, *names: str) -> Path:
+    """Return the first of the names that is in one of the usual folders, else the usual path."""
     folders = (subject, f"Subgroup_1/{subject}", f"{subject}/{subject}", "", "ExtractedChannels")
-    paths = (root / folder / name for folder in folders for name in names)
-    return next((path for path in paths if path.is_file()), None)
+    paths = [root / folder / name for folder in folders for name in names]
+    return next((path for path in paths if path.is_file()), paths[0])
 
 
-def _signal_path(root: Path, subject: str) -> Path | None:
+def _signal_path(root: Path, subject: str) -> Path:
     return _find_file(root, subject, f"{subject}.rec", f"{subject}.edf", f"subject{subject}.mat")
-
-
-INFO = DatasetInfo(
-    name="isruc",
-    title="ISRUC-Sleep subgroup I",
-    task="sleep staging: W, N1, N2, N3, REM (5 classes)",
-    licence="free for research, citation asked",
-    where="https://sleeptight.isr.uc.pt/",
-    citation="Khalighi et al., Computer Methods and Programs in Biomedicine 124, 2016",
-    subjects=SUBJECTS,
-    shape="6 channels at 200 Hz; 90 187 epochs of 30 s",
-    paper_windows="600 samples, stride 300 (Sec. IV-A): 19 an epoch",
-    layout="1/1.rec 1/1_1.txt … (or Subgroup_1/1/…), or subject1.mat with 1/1_1.txt",
-    steps="Download the archives of subgroup I from that page, one .rar per subject, and unpack "
-    "them (unrar x 1.rar) into the folder; each makes a folder of its own",
-)
-
-
-def trial_shape(_settings: IsrucSettings) -> TrialShape:
-    """Return the epochs of one subject on average; nights differ by a third."""
-    epochs = sum(PUBLISHED_COUNTS.values()) // len(SUBJECTS)
-    return TrialShape(CHANNELS, RATE_HZ, CLASS_NAMES, epochs, EPOCH_SAMPLES)
-
-
-DATASET = Dataset(
-    info=INFO,
-    settings=IsrucSettings,
-    find=find_subjects,
-    files=source_files,
-    load=load_subject,
-    trial_shape=trial_shape,
-    published=lambda settings: PUBLISHED_COUNTS if settings.scorer == 1 else {},
-    excluded=lambda settings: (
-        {NO_FRONTAL: "no frontal electrodes"} if settings.subject_8 == "exclude" else {}
-    ),
-)

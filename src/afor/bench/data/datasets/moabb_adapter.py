@@ -3,6 +3,7 @@
 open_windows("moabb:BNCI2014_001", options={"paradigm_options": {"fmin": 4, "fmax": 40}})
 """
 
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -10,9 +11,8 @@ from pydantic import Field
 
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.common.suggest import did_you_mean
-from afor.bench.data.dataset import Dataset, DatasetInfo
+from afor.bench.data.dataset import Dataset, DatasetInfo, DataSettings
 from afor.bench.data.recording import Recording
-from afor.bench.data.settings import DataSettings
 
 MICROVOLTS_PER_VOLT = 1e6
 # Paradigm of a MOABB data set → the class that cuts it into trials.
@@ -27,15 +27,20 @@ class MoabbSettings(DataSettings):
     dataset_options: dict[str, Any] = Field(default_factory=dict)
 
 
-def moabb_dataset(name: str) -> Dataset:
-    """Return a MOABB data set by its class name; raise ConfigError with the nearest one."""
-    moabb = _import_moabb()
-    if not _is_class(moabb.datasets, name, moabb.datasets.base.BaseDataset):
-        names = [entry for entry in dir(moabb.datasets) if entry[0].isupper()]
-        hint = did_you_mean(name, names, prefix="moabb:")
-        raise ConfigError(f"MOABB {moabb.__version__} has no data set {name!r}.{hint}")
-    return Dataset(
-        info=DatasetInfo(
+class MoabbDataset(Dataset[MoabbSettings]):
+    """A data set of MOABB by its class name; raises ConfigError with the nearest one."""
+
+    settings = MoabbSettings
+    needs_root = False
+
+    def __init__(self, name: str) -> None:
+        moabb = _import_moabb()
+        if not _is_class(moabb.datasets, name, moabb.datasets.base.BaseDataset):
+            names = [entry for entry in dir(moabb.datasets) if entry[0].isupper()]
+            hint = did_you_mean(name, names, prefix="moabb:")
+            raise ConfigError(f"MOABB {moabb.__version__} has no data set {name!r}.{hint}")
+        self.name = name
+        self.info = DatasetInfo(
             name=f"moabb:{name}",
             title=f"{name} through MOABB {moabb.__version__}",
             task="as the data set's MOABB paradigm",
@@ -45,38 +50,34 @@ def moabb_dataset(name: str) -> Dataset:
             shape="as MOABB gives it",
             layout="MOABB's own folder (set by the environment variable MNE_DATA)",
             steps="MOABB fetches it when it is first read",
-        ),
-        settings=MoabbSettings,
-        find=lambda _root, settings: tuple(map(str, _make_dataset(name, settings).subject_list)),
-        load=lambda _root, subject, settings: load_subject(name, subject, settings),
-        needs_root=False,
-        hashes_data=True,
-    )
+        )
 
+    def find(self, root: Path, settings: MoabbSettings) -> tuple[str, ...]:
+        """Return the subjects that MOABB lists."""
+        return tuple(map(str, _make_dataset(self.name, settings).subject_list))
 
-def load_subject(name: str, subject: str, settings: MoabbSettings) -> Recording:
-    """Read one subject with MOABB and return it as a recording."""
-    dataset = _make_dataset(name, settings)
-    paradigm = _make_paradigm(dataset, settings)
-    number = next(s for s in dataset.subject_list if str(s) == subject)
-    try:
-        epochs, classes, _ = paradigm.get_data(dataset, subjects=[number], return_epochs=True)
-        signal = epochs.get_data(copy=False) * MICROVOLTS_PER_VOLT
-    except Exception as error:
-        raise DataError(
-            f"moabb:{name} subject {subject}: MOABB could not read it "
-            f"({type(error).__name__}: {error})."
-        ) from error
-    words = [str(label) for label in classes]
-    return Recording.of_trials(
-        subject=subject,
-        trials=signal,
-        labels=words,
-        channel_names=epochs.ch_names,
-        rate_hz=epochs.info["sfreq"],
-        class_names=sorted(paradigm.used_events(dataset)),
-        dataset=f"moabb:{name}",
-    )
+    def load(self, root: Path, subject: str, settings: MoabbSettings) -> Recording:
+        """Read one subject with MOABB and return it as a recording."""
+        dataset = _make_dataset(self.name, settings)
+        paradigm = _make_paradigm(dataset, settings)
+        number = next(s for s in dataset.subject_list if str(s) == subject)
+        try:
+            epochs, classes, _ = paradigm.get_data(dataset, subjects=[number], return_epochs=True)
+            signal = epochs.get_data(copy=False) * MICROVOLTS_PER_VOLT
+        except Exception as error:
+            raise DataError(
+                f"{self.info.name} subject {subject}: MOABB could not read it "
+                f"({type(error).__name__}: {error})."
+            ) from error
+        return Recording.of_trials(
+            subject=subject,
+            trials=signal,
+            labels=[str(label) for label in classes],
+            channel_names=epochs.ch_names,
+            rate_hz=epochs.info["sfreq"],
+            class_names=sorted(paradigm.used_events(dataset)),
+            dataset=self.info.name,
+        )
 
 
 def _make_dataset(name: str, settings: MoabbSettings) -> Any:

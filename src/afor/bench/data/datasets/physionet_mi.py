@@ -6,7 +6,7 @@ open and one with the eyes closed, marked T0; S089 has T1 after 0.1 s of T0 inst
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -18,16 +18,14 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from afor.bench.common.errors import DataError
-from afor.bench.data.dataset import Dataset, DatasetInfo, TrialShape
-from afor.bench.data.fetching import Fetch, RemoteFile, download, physionet_url
+from afor.bench.data.dataset import BandHz, Dataset, DatasetInfo, DataSettings, Part, Samples, Words
+from afor.bench.data.fetching import Fetch, RemoteFile
 from afor.bench.data.formats.edf import Annotation, EdfFile, read_edf
 from afor.bench.data.montage import tidy_name
-from afor.bench.data.recording import Recording, TrialCollector, channel_rows, require_finite
-from afor.bench.data.settings import BandHz, DataSettings, Samples, Words, band_of
+from afor.bench.data.recording import TrialShape, channel_rows, require_finite
 from afor.bench.data.signal import PAPER_BAND_HZ, cut_trials, filter_signal
 
 RATE_HZ = 160.0
-N_CHANNELS = 64
 CHANNELS = (
     "FC5", "FC3", "FC1", "FCz", "FC2", "FC4", "FC6", "C5", "C3", "C1", "Cz", "C2", "C4", "C6",
     "CP5", "CP3", "CP1", "CPz", "CP2", "CP4", "CP6", "Fp1", "Fpz", "Fp2", "AF7", "AF3", "AFz",
@@ -86,90 +84,107 @@ class PhysionetSettings(DataSettings):
     NOT_OF_TRIALS = DataSettings.NOT_OF_TRIALS | {"include_irregular"}
 
 
-def irregular_subjects(settings: PhysionetSettings) -> dict[str, str]:
-    """Return the subjects with an irregular run of the task, and the reason."""
-    if settings.include_irregular:
-        return {}
-    runs = set(RUNS[settings.task])
-    return {s: reason for s, (bad, reason) in IRREGULAR.items() if runs.intersection(bad)}
+def _names(subject: str, settings: PhysionetSettings) -> list[str]:
+    """Return the names of the files of the task's runs."""
+    return [f"{subject}/{subject}R{run:02d}.edf" for run in RUNS[settings.task]]
 
 
-def find_subjects(root: Path, settings: PhysionetSettings) -> tuple[str, ...]:
-    """Return the subjects with at least one run of the task."""
-    return tuple(
-        subject
-        for subject in SUBJECTS
-        if any(_run_path(root, subject, run).is_file() for run in RUNS[settings.task])
+@cache
+def _checksums() -> dict[str, str]:
+    """Return the SHA-256 of all files, which are installed with MNE."""
+    text = (files("mne") / "data" / "eegbci_checksums.txt").read_text("utf-8")
+    return dict(line.split() for line in text.splitlines() if line.strip())
+
+
+def _remote_files(
+    _root: Path, subjects: Sequence[str], settings: PhysionetSettings
+) -> list[RemoteFile]:
+    megabytes = 1.276 if settings.task == "eyes" else 2.597
+    return [
+        RemoteFile.of_physionet("eegmmidb/1.0.0", name, f"sha256:{_checksums()[name]}", megabytes)
+        for subject in subjects
+        for name in _names(subject, settings)
+    ]
+
+
+class PhysionetMI(Dataset[PhysionetSettings]):
+    """The reader of EEGMMIDB."""
+
+    info = DatasetInfo(
+        name="physionet_mi",
+        title="PhysioNet EEG Motor Movement/Imagery (EEGMMIDB)",
+        task="eyes open or closed (2 classes), left_right (2), fists_feet (2), imagery (4)",
+        licence="Open Data Commons Attribution 1.0 (ODC-By)",
+        where="https://physionet.org/content/eegmmidb/1.0.0/",
+        citation="Schalk et al., IEEE TBME 51(6), 2004; Goldberger et al., Circulation 101(23), "
+        "2000",
+        subjects=SUBJECTS,
+        shape="64 channels at 160 Hz; trials of 4 s",
+        paper_windows="not in the paper; here 160 samples, stride 160",
+        layout="S001/S001R01.edf … S109/S109R14.edf",
     )
+    settings = PhysionetSettings
+    fetch = Fetch(files=_remote_files)
 
+    def files(self, root: Path, subject: str, settings: PhysionetSettings) -> list[Path]:
+        """Return the files of the task's runs."""
+        return [root / name for name in _names(subject, settings)]
 
-def source_files(root: Path, subject: str, settings: PhysionetSettings) -> tuple[Path, ...]:
-    """Return the files of the task's runs; raise DataError if one is missing."""
-    paths = tuple(_run_path(root, subject, run) for run in RUNS[settings.task])
-    if missing := [path.name for path in paths if not path.is_file()]:
-        raise DataError(
-            f"PhysioNet subject {subject}: {', '.join(missing)} missing in {root / subject}; task "
-            f"{settings.task!r} needs runs {', '.join(map(str, RUNS[settings.task]))}. Fetch "
-            f"them: afor data get physionet_mi --option task={settings.task} --subject {subject}."
-        )
-    return paths
+    def excluded(self, settings: PhysionetSettings) -> dict[str, str]:
+        """Return the subjects with an irregular run of the task, and the reason."""
+        if settings.include_irregular:
+            return {}
+        return {subject: why for subject in IRREGULAR if (why := _irregular(subject, settings))}
 
+    def trial_shape(self, settings: PhysionetSettings) -> TrialShape:
+        """Return the trials of one subject: 15 events of a run, or a minute of rest in trials."""
+        a_run = int(MINUTE_S // settings.trial_s) if settings.task == "eyes" else EVENTS_OF_A_RUN
+        trials, samples = a_run * len(RUNS[settings.task]), round(settings.trial_s * RATE_HZ)
+        names = tuple(tidy_name(name) for name in settings.channels or CHANNELS)
+        channel_rows(names, CHANNELS, self.info.name)
+        return TrialShape(names, RATE_HZ, CLASS_NAMES[settings.task], trials, samples)
 
-def load_subject(root: Path, subject: str, settings: PhysionetSettings) -> Recording:
-    """Read the trials of the task of one subject."""
-    collected = TrialCollector()
-    notes = collected.notes
-    names: tuple[str, ...] = ()
-    paths = source_files(root, subject, settings)
-    for (run, meaning), path in zip(RUNS[settings.task].items(), paths, strict=True):
-        edf = read_edf(path, allow_truncated=settings.allow_truncated)
-        names, signal = _signals(edf, subject, run, settings)
-        events, remark = _events_of_run(edf, subject, settings)
-        cut, classes, dropped = _trials_of_run(edf, signal, events, meaning, subject, settings)
-        collected.add(cut, classes, 1000 * run + np.arange(len(classes)))
-        notes += edf.notes
-        if remark:
-            notes.append(f"run {run}: {remark}")
-        if dropped:
-            notes.append(f"run {run}: {dropped} events cut off by the end of the recording")
-    bad_runs, reason = IRREGULAR.get(subject, ((), ""))
-    if set(bad_runs).intersection(RUNS[settings.task]):
-        notes.append(f"irregular: {reason}")
-    if not any(map(len, collected.labels)):
-        raise DataError(f"PhysioNet subject {subject}: no event of task {settings.task!r} found.")
-    return collected.recording(
-        dataset="physionet_mi",
-        subject=subject,
-        channel_names=names,
-        rate_hz=RATE_HZ,
-        class_names=CLASS_NAMES[settings.task],
-    )
-
-
-def _signals(
-    edf: EdfFile, subject: str, run: int, settings: PhysionetSettings
-) -> tuple[tuple[str, ...], NDArray[np.floating]]:
-    by_name: dict[str, str] = {}
-    for label in edf.labels():
-        if tidy_name(label) in by_name:
-            raise DataError(f"{edf.path}: channel {tidy_name(label)} occurs twice.")
-        by_name[tidy_name(label)] = label
-    if len(by_name) != N_CHANNELS:
-        raise DataError(f"{edf.path}: {len(by_name)} channels, expected {N_CHANNELS}.")
-    names = tuple(tidy_name(name) for name in settings.channels or by_name)
-    channel_rows(names, tuple(by_name), f"physionet_mi ({edf.path.name})")
-    for name in names:
-        rate = edf.rate_hz(by_name[name])
-        if rate != RATE_HZ:
-            is_irregular = run in IRREGULAR.get(subject, ((), ""))[0]
-            why = f" Subject {subject} is known for it." if is_irregular else ""
+    def read(
+        self, paths: Sequence[Path], subject: str, settings: PhysionetSettings, notes: list[str]
+    ) -> Iterator[Part]:
+        """Read the trials of the task of one subject."""
+        names = self.trial_shape(settings).channel_names
+        reason, found = _irregular(subject, settings), 0
+        for (run, meaning), path in zip(RUNS[settings.task].items(), paths, strict=True):
+            edf = read_edf(path, allow_truncated=settings.allow_truncated)
+            if len(edf.labels()) != len(CHANNELS):
+                raise DataError(f"{path}: {len(edf.labels())} channels, expected {len(CHANNELS)}.")
+            try:
+                signal = edf.channels(names, RATE_HZ, tidy_name)
+            except DataError as error:
+                why = f" Subject {subject} is known for it." if reason else ""
+                advice = f'Leave the subject out with exclude = ["{subject}"].'
+                raise DataError(f"{error}{why} {advice}") from None
+            require_finite(signal, str(path), names)
+            events, remark = _events_of_run(edf, subject, settings)
+            cut, classes, dropped = _trials_of_run(edf, signal, events, meaning, subject, settings)
+            yield cut, classes, 1000 * run + np.arange(len(classes))
+            found += len(classes)
+            notes += edf.notes
+            if remark:
+                notes.append(f"run {run}: {remark}")
+            if dropped:
+                notes.append(f"run {run}: {dropped} events cut off by the end of the recording")
+        if reason:
+            notes.append(f"irregular: {reason}")
+        if not found:
             raise DataError(
-                f"{edf.path}: channel {name} has {rate:g} Hz, expected {RATE_HZ:g}.{why} "
-                f'Leave the subject out with exclude = ["{subject}"].'
+                f"PhysioNet subject {subject}: no event of task {settings.task!r} found."
             )
-    signal = np.stack([edf.microvolts(by_name[name]) for name in names])
-    require_finite(signal, str(edf.path), names)
-    return names, signal
+
+
+DATASET = PhysionetMI()
+
+
+def _irregular(subject: str, settings: PhysionetSettings) -> str:
+    """Return why runs of the task are irregular in a subject, or an empty text."""
+    runs, reason = IRREGULAR.get(subject, ((), ""))
+    return reason if set(runs).intersection(RUNS[settings.task]) else ""
 
 
 def _events_of_run(
@@ -210,7 +225,6 @@ def _trials_of_run(
     settings: PhysionetSettings,
 ) -> tuple[NDArray[np.floating], list[int], int]:
     samples = round(settings.trial_s * RATE_HZ)
-    band = band_of(settings.band_hz)
     # The last record is padded with zeros after the last event.
     recorded_s = max((event.onset_s + event.duration_s for event in events), default=0.0)
     signal = signal[:, : max(0, round(recorded_s * RATE_HZ))]
@@ -234,70 +248,10 @@ def _trials_of_run(
         labels += [meaning[event.text]] * len(inside)
         dropped += count - len(inside)
     if settings.filter_scope == "continuous":
-        signal = filter_signal(signal, RATE_HZ, band)
+        signal = filter_signal(signal, RATE_HZ, settings.band_hz)
     if not onsets:
         return np.empty((0, signal.shape[0], samples)), [], dropped
     trials = cut_trials(signal, np.array(onsets), 0, samples)
     if settings.filter_scope == "trial":
-        trials = filter_signal(trials, RATE_HZ, band)
+        trials = filter_signal(trials, RATE_HZ, settings.band_hz)
     return trials, labels, dropped
-
-
-def trial_shape(settings: PhysionetSettings) -> TrialShape:
-    """Return the trials of one subject: 15 events of a run, or a minute of rest cut into trials."""
-    a_run = int(MINUTE_S // settings.trial_s) if settings.task == "eyes" else EVENTS_OF_A_RUN
-    trials, samples = a_run * len(RUNS[settings.task]), round(settings.trial_s * RATE_HZ)
-    names = settings.channels or CHANNELS
-    return TrialShape(names, RATE_HZ, CLASS_NAMES[settings.task], trials, samples)
-
-
-def _run_path(root: Path, subject: str, run: int) -> Path:
-    return root / subject / f"{subject}R{run:02d}.edf"
-
-
-@cache
-def _checksums() -> dict[str, str]:
-    """Return the SHA-256 of all files, which are installed with MNE."""
-    text = (files("mne") / "data" / "eegbci_checksums.txt").read_text("utf-8")
-    return dict(line.split() for line in text.splitlines() if line.strip())
-
-
-def _remote_files(
-    _root: Path, subjects: Sequence[str], settings: PhysionetSettings
-) -> list[RemoteFile]:
-    names = [f"{s}/{s}R{run:02d}.edf" for s in subjects for run in RUNS[settings.task]]
-    megabytes = 1.276 if settings.task == "eyes" else 2.597
-    return [
-        RemoteFile(
-            name=name,
-            url=physionet_url(f"eegmmidb/1.0.0/{name}"),
-            checksum=f"sha256:{_checksums()[name]}",
-            megabytes=megabytes,
-        )
-        for name in names
-    ]
-
-
-INFO = DatasetInfo(
-    name="physionet_mi",
-    title="PhysioNet EEG Motor Movement/Imagery (EEGMMIDB)",
-    task="eyes open or closed (2 classes), left_right (2), fists_feet (2), imagery (4)",
-    licence="Open Data Commons Attribution 1.0 (ODC-By)",
-    where="https://physionet.org/content/eegmmidb/1.0.0/",
-    citation="Schalk et al., IEEE TBME 51(6), 2004; Goldberger et al., Circulation 101(23), 2000",
-    subjects=SUBJECTS,
-    shape="64 channels at 160 Hz; trials of 4 s",
-    paper_windows="not in the paper; here 160 samples, stride 160",
-    layout="S001/S001R01.edf … S109/S109R14.edf",
-)
-
-DATASET = Dataset(
-    info=INFO,
-    settings=PhysionetSettings,
-    find=find_subjects,
-    files=source_files,
-    load=load_subject,
-    trial_shape=trial_shape,
-    excluded=irregular_subjects,
-    fetch=Fetch(files=_remote_files, get=download),
-)

@@ -7,7 +7,7 @@ last a day: wake more than half an hour before the first or after the last sleep
 
 import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from afor.bench.common.errors import DataError
-from afor.bench.data.dataset import Dataset, DatasetInfo, TrialShape
-from afor.bench.data.fetching import Fetch, RemoteFile, download, physionet_url
+from afor.bench.data.dataset import BandHz, Dataset, DatasetInfo, DataSettings, Part, Samples
+from afor.bench.data.fetching import Fetch, RemoteFile
 from afor.bench.data.formats.edf import read_edf
-from afor.bench.data.recording import Recording, TrialCollector
-from afor.bench.data.settings import BandHz, DataSettings, Samples, band_of
-from afor.bench.data.signal import filter_signal
+from afor.bench.data.recording import TrialShape
+from afor.bench.data.signal import cut_epochs, filter_signal
 
 RATE_HZ = 100
 EPOCH_S = 30
@@ -45,54 +44,6 @@ class SleepEdfSettings(DataSettings):
     band_hz: BandHz = (0.3, 35.0)
     window_samples: Samples = 300
     stride_samples: Samples = 300
-
-
-def find_subjects(root: Path, settings: SleepEdfSettings) -> tuple[str, ...]:
-    """Return the subjects with at least one of the nights."""
-    return tuple(
-        sorted({match[1] for match in _signal_names(root) if int(match[2]) in settings.nights})
-    )
-
-
-def source_files(root: Path, subject: str, settings: SleepEdfSettings) -> tuple[Path, ...]:
-    """Return the recordings of a subject's nights, each followed by its hypnogram."""
-    paths: list[Path] = []
-    for match in _signal_names(root):
-        if match[1] != subject or int(match[2]) not in settings.nights:
-            continue
-        scoring = sorted(root.glob(f"{subject}{match[2]}*-Hypnogram.edf"))
-        if len(scoring) != 1:
-            raise DataError(
-                f"Sleep-EDF subject {subject}: {len(scoring)} files {subject}{match[2]}*-"
-                f"Hypnogram.edf in {root}, expected one. Fetch it: afor data get sleep_edf."
-            )
-        paths += [root / match[0], scoring[0]]
-    return tuple(paths)
-
-
-def load_subject(root: Path, subject: str, settings: SleepEdfSettings) -> Recording:
-    """Read the nights of one subject as epochs of 30 s."""
-    paths = source_files(root, subject, settings)
-    collected = TrialCollector()
-    for path, hypnogram in zip(paths[::2], paths[1::2], strict=True):
-        recorded = read_edf(path).stacked([f"EEG {name}" for name in CHANNELS], RATE_HZ)
-        signal = filter_signal(recorded, RATE_HZ, band_of(settings.band_hz))
-        count = signal.shape[1] // EPOCH_SAMPLES
-        stages = _read_hypnogram(hypnogram, count)
-        kept = _epochs_of_the_night(stages, settings.wake_margin_s, hypnogram)
-        epochs = signal[:, : count * EPOCH_SAMPLES].reshape(len(CHANNELS), count, EPOCH_SAMPLES)
-        ids = 10_000 * int(path.name[5]) + kept
-        collected.add(epochs.transpose(1, 0, 2)[kept], stages[kept], ids)
-        unscored = int((stages[kept[0] : kept[-1] + 1] == UNSCORED).sum())
-        if unscored:
-            collected.notes.append(f"{path.name}: {unscored} epochs without a stage left out")
-    return collected.recording(
-        dataset="sleep_edf",
-        subject=subject,
-        channel_names=CHANNELS,
-        rate_hz=RATE_HZ,
-        class_names=CLASS_NAMES,
-    )
 
 
 def _read_hypnogram(path: Path, count: int) -> NDArray[np.int64]:
@@ -130,11 +81,6 @@ def _signal_names(root: Path) -> list[re.Match[str]]:
     return [match for name in names if (match := SIGNAL_NAME.fullmatch(name))]
 
 
-def trial_shape(settings: SleepEdfSettings) -> TrialShape:
-    """Return the epochs of one subject, about 1 280 a night."""
-    return TrialShape(CHANNELS, RATE_HZ, CLASS_NAMES, 1280 * len(settings.nights), EPOCH_SAMPLES)
-
-
 @cache
 def _records() -> tuple[dict[str, str], ...]:
     """Return the table of recordings that is installed with MNE, with their SHA-1."""
@@ -146,19 +92,21 @@ def _remote_files(
     _root: Path, subjects: Sequence[str], settings: SleepEdfSettings
 ) -> list[RemoteFile]:
     return [
-        RemoteFile(
-            name=record["fname"],
-            url=physionet_url(f"sleep-edfx/1.0.0/sleep-cassette/{record['fname']}"),
-            checksum=f"sha1:{record['sha']}",
-            megabytes=50.0 if record["record type"] == "PSG" else 0.01,
+        RemoteFile.of_physionet(
+            "sleep-edfx/1.0.0/sleep-cassette",
+            record["fname"],
+            f"sha1:{record['sha']}",
+            50.0 if record["record type"] == "PSG" else 0.01,
         )
         for record in _records()
         if record["fname"][:5] in subjects and int(record["night"]) in settings.nights
     ]
 
 
-DATASET = Dataset(
-    info=DatasetInfo(
+class SleepEdf(Dataset[SleepEdfSettings]):
+    """The reader of Sleep-EDF."""
+
+    info = DatasetInfo(
         name="sleep_edf",
         title="PhysioNet Sleep-EDF Expanded, sleep cassette",
         task="sleep staging: W, N1, N2, N3, REM (5 classes)",
@@ -169,11 +117,47 @@ DATASET = Dataset(
         shape="2 channels at 100 Hz; about 1 280 epochs of 30 s a night, two nights",
         paper_windows="not in the paper; here 300 samples, stride 300",
         layout="SC4001E0-PSG.edf SC4001EC-Hypnogram.edf …",
-    ),
-    settings=SleepEdfSettings,
-    find=find_subjects,
-    files=source_files,
-    load=load_subject,
-    trial_shape=trial_shape,
-    fetch=Fetch(files=_remote_files, get=download),
-)
+    )
+    settings = SleepEdfSettings
+    fetch = Fetch(files=_remote_files)
+
+    def find(self, root: Path, settings: SleepEdfSettings) -> tuple[str, ...]:
+        """Return the subjects with at least one of the nights."""
+        matches = _signal_names(root)
+        return tuple(sorted({match[1] for match in matches if int(match[2]) in settings.nights}))
+
+    def files(self, root: Path, subject: str, settings: SleepEdfSettings) -> list[Path]:
+        """Return the recordings of a subject's nights, each followed by its hypnogram."""
+        paths: list[Path] = []
+        for match in _signal_names(root):
+            if match[1] != subject or int(match[2]) not in settings.nights:
+                continue
+            scoring = sorted(root.glob(f"{subject}{match[2]}*-Hypnogram.edf"))
+            if len(scoring) != 1:
+                raise DataError(
+                    f"Sleep-EDF subject {subject}: {len(scoring)} files {subject}{match[2]}*-"
+                    f"Hypnogram.edf in {root}, expected one. Fetch it: afor data get sleep_edf."
+                )
+            paths += [root / match[0], scoring[0]]
+        return paths
+
+    def trial_shape(self, settings: SleepEdfSettings) -> TrialShape:
+        """Return the epochs of one subject, about 1 280 a night."""
+        epochs = 1280 * len(settings.nights)
+        return TrialShape(CHANNELS, RATE_HZ, CLASS_NAMES, epochs, EPOCH_SAMPLES)
+
+    def read(
+        self, paths: Sequence[Path], subject: str, settings: SleepEdfSettings, notes: list[str]
+    ) -> Iterator[Part]:
+        """Read the nights of one subject as epochs of 30 s."""
+        for path, hypnogram in zip(paths[::2], paths[1::2], strict=True):
+            recorded = read_edf(path).channels([f"EEG {name}" for name in CHANNELS], RATE_HZ)
+            epochs = cut_epochs(filter_signal(recorded, RATE_HZ, settings.band_hz), EPOCH_SAMPLES)
+            stages = _read_hypnogram(hypnogram, len(epochs))
+            kept = _epochs_of_the_night(stages, settings.wake_margin_s, hypnogram)
+            yield epochs[kept], stages[kept], 10_000 * int(path.name[5]) + kept
+            if unscored := int((stages[kept[0] : kept[-1] + 1] == UNSCORED).sum()):
+                notes.append(f"{path.name}: {unscored} epochs without a stage left out")
+
+
+DATASET = SleepEdf()

@@ -8,16 +8,16 @@ same direction, as with ``shift = 1``. The model is described in docs/explanatio
 """
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from afor.bench.data.dataset import Dataset, DatasetInfo
+from afor.bench.data.dataset import Dataset, DatasetInfo, DataSettings, Samples, Words
 from afor.bench.data.montage import electrode_xy
 from afor.bench.data.recording import MAX_RATE_HZ, Recording
-from afor.bench.data.settings import DataSettings, Samples, Words
 
 MODEL_VERSION = 1  # part of the fingerprint of the data: increase it if a number below changes
 
@@ -354,8 +354,10 @@ def _generator(settings: SyntheticSettings, index: int, stage: int) -> np.random
     return np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=spawn_key))
 
 
-DATASET = Dataset(
-    info=DatasetInfo(
+class Synthetic(Dataset[SyntheticSettings]):
+    """The synthetic subjects as a data set."""
+
+    info = DatasetInfo(
         name="synthetic",
         title="Synthetic subjects",
         task="motor imagery (4 classes), sleep stages (5) or emotion (2)",
@@ -365,11 +367,19 @@ DATASET = Dataset(
         shape="imagery 12 channels at 128 Hz, sleep 6 at 100 Hz, emotion 12 at 128 Hz",
         paper_windows="as in the paper by kind: 1 s stride 0.5 s, 3 s, 1 s",
         layout="no files",
-    ),
-    settings=SyntheticSettings,
-    find=lambda _root, settings: subject_names(settings),
-    load=lambda _root, subject, settings: load_subject(settings, subject),
-    version=MODEL_VERSION,
-    needs_root=False,
-    is_synthetic=True,
-)
+    )
+    settings = SyntheticSettings
+    version = MODEL_VERSION
+    needs_root = False
+    is_synthetic = True
+
+    def find(self, root: Path, settings: SyntheticSettings) -> tuple[str, ...]:
+        """Return the names of the subjects."""
+        return subject_names(settings)
+
+    def load(self, root: Path, subject: str, settings: SyntheticSettings) -> Recording:
+        """Compute one subject."""
+        return load_subject(settings, subject)
+
+
+DATASET = Synthetic()

@@ -10,7 +10,7 @@ samples, or another physical or digital range of a signal. Checksums find these.
 import io
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,14 +90,27 @@ class EdfFile:
         digital = self._samples(signal).reshape(-1).astype(np.float64)
         return scale * ((digital - signal.digital_min) * gain + signal.physical_min)
 
-    def stacked(self, labels: Sequence[str], rate_hz: float) -> NDArray[np.float64]:
-        """Return signals in microvolts, (signals, samples); raise DataError for another rate."""
-        for label in labels:
-            if self.rate_hz(label) != rate_hz:
+    def channels(
+        self, names: Sequence[str], rate_hz: float, name_of: Callable[[str], str] = str
+    ) -> NDArray[np.float64]:
+        """Return signals in microvolts, (signals, samples), by what `name_of` makes of a label.
+
+        Raises DataError if a name is missing or occurs twice, or has another rate.
+        """
+        labels = self.labels()
+        present = [name_of(label) for label in labels]
+        rows = []
+        for name in names:
+            if (count := present.count(name)) != 1:
+                fault = f"channel {name} occurs twice" if count else f"no channel {name}"
+                raise DataError(f"{self.path}: {fault}. Found: {', '.join(present)}.")
+            label = labels[present.index(name)]
+            if (rate := self.rate_hz(label)) != rate_hz:
                 raise DataError(
-                    f"{self.path}: signal {label!r} has another rate than {rate_hz:g} Hz."
+                    f"{self.path}: channel {name} has {rate:g} Hz, expected {rate_hz:g}."
                 )
-        return np.stack([self.microvolts(label) for label in labels])
+            rows.append(self.microvolts(label))
+        return np.stack(rows)
 
     def annotations(self) -> list[Annotation]:
         """Return the EDF+ annotations with a text, by onset."""

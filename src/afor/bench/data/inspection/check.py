@@ -7,7 +7,7 @@ balance.
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,7 @@ from numpy.typing import NDArray
 
 from afor.bench.common.errors import DataError
 from afor.bench.data.dataset import PARTIAL_NOTE, STAND_IN_NOTE
-from afor.bench.data.loading import (
-    OnSubject,
-    check_together,
-    prepare_all,
-    select_subjects,
-)
+from afor.bench.data.loading import OnSubject, check_together, prepare_all, select_subjects
 from afor.bench.data.montage import is_eeg_name
 from afor.bench.data.prepared import PreparedSubject, map_samples
 from afor.bench.data.recording import PLAUSIBLE_SD_UV
@@ -60,10 +55,6 @@ class CheckReport:
     faults: tuple[str, ...]
     amplitudes: Mapping[str, float]  # each channel's SD in microvolts, the median over subjects
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the report as plain values."""
-        return asdict(self)
-
 
 def check_dataset(
     name: str,
@@ -91,14 +82,18 @@ def check_dataset(
     totals: Counter[str] = Counter()
     lines, spreads = [], []
     for subject in prepared:
-        totals.update(_named_counts(subject))
-        spread, line = _inspect(subject, selection.prepared_dir)
+        totals.update(_classes(subject))
+        trials, mapped = map_samples(selection.prepared_dir, subject)
+        spread, warnings = inspect_trials(trials, subject)
+        del trials
+        mapped.close()
         spreads.append(spread)
-        lines.append(line)
+        lines.append(_line(subject, warnings))
     is_alike = len({subject.channel_names for subject in prepared}) == 1
     names = prepared[0].channel_names if is_alike else ()
     amplitudes = np.median(spreads, axis=0).tolist() if is_alike else ()
-    notes = [warning] if (warning := names_warning(names)) else []
+    others = ", ".join(name for name in names if not is_eeg_name(name))
+    notes = [f"not EEG by name: {others}; leave them out with the option channels"] * bool(others)
     left_out = {**dataset.excluded(settings), **dict.fromkeys(exclude, "excluded by name")}
     present = dataset.find(selection.source_dir, settings)
     notes += [
@@ -108,15 +103,15 @@ def check_dataset(
     ]
     expected = [s for s in dataset.info.subjects if s not in left_out]
     missing = [s for s in expected if s not in selection.subjects]
-    published: dict[str, int] = {}
+    published: Mapping[str, int] = {}
     is_stand_in = any(STAND_IN_NOTE in subject.notes for subject in prepared)
     if is_stand_in:
         notes.append(f"{selection.source_dir} holds {STAND_IN_NOTE}")
     if missing and subjects is None:
         here = f"{len(expected) - len(missing)} of {len(expected)} subjects are here"
-        unknown = "; published totals are for a complete copy" if dataset.published else ""
-        notes.append(here + unknown)
-    elif expected and not missing and not exclude and not is_stand_in and dataset.published:
+        is_counted = bool(dataset.published(settings))
+        notes.append(here + "; published totals are for a complete copy" * is_counted)
+    elif expected and not missing and not exclude and not is_stand_in:
         is_partial = any(PARTIAL_NOTE in subject.notes for subject in prepared)
         published = {} if left_out or is_partial else dataset.published(settings)
         faults += [
@@ -136,44 +131,40 @@ def check_dataset(
     )
 
 
-def _named_counts(prepared: PreparedSubject) -> dict[str, int]:
+def _classes(prepared: PreparedSubject) -> dict[str, int]:
     return dict(zip(prepared.class_names, prepared.class_counts(), strict=True))
 
 
-def _inspect(prepared: PreparedSubject, folder: Path) -> tuple[NDArray[np.float64], SubjectLine]:
-    """Return the spread of each channel of a subject, and its line."""
-    trials, mapped = map_samples(folder, prepared)
-    spread = channel_spread(trials)
-    warnings = signal_warnings(trials, prepared.channel_names, spread)
-    del trials
-    mapped.close()
-    if balance := balance_warning(prepared.class_names, prepared.class_counts()):
-        warnings.append(balance)
-    joined = "".join(source.sha256 for source in prepared.sources) or prepared.data_sha256
-    line = SubjectLine(
+def _line(prepared: PreparedSubject, warnings: Sequence[str]) -> SubjectLine:
+    joined = "".join(prepared.sources.values()) or prepared.data_sha256
+    trials, channels, samples = prepared.shape
+    return SubjectLine(
         subject=prepared.subject,
-        trials=prepared.shape[0],
-        classes=_named_counts(prepared),
-        seconds=prepared.seconds,
-        channels=prepared.shape[1],
+        trials=trials,
+        classes=_classes(prepared),
+        seconds=trials * samples / prepared.rate_hz,
+        channels=channels,
         rate_hz=prepared.rate_hz,
         notes=prepared.notes,
         checksum=hashlib.sha256(joined.encode()).hexdigest()[:12],
         warnings=tuple(warnings),
     )
-    return spread, line
 
 
-def channel_spread(trials: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return each channel's standard deviation within a trial, the median over trials."""
+def inspect_trials(
+    trials: NDArray[np.float32], prepared: PreparedSubject
+) -> tuple[NDArray[np.float64], list[str]]:
+    """Return each channel's SD within a trial, the median over trials, and what is odd."""
     spread: NDArray[np.float64] = np.median(trials.std(axis=2, dtype=np.float64), axis=0)
-    return spread
+    warnings = signal_warnings(trials, prepared.channel_names, spread)
+    balance = balance_warning(_classes(prepared))
+    return spread, [*warnings, balance] if balance else warnings
 
 
 def signal_warnings(
     trials: NDArray[np.float32], channel_names: Sequence[str], spread: NDArray[np.float64]
 ) -> list[str]:
-    """Return what is odd about the trials of one subject; `spread` is from `channel_spread`."""
+    """Return what is odd about the signal of one subject; `spread` is that of each channel."""
     warnings = []
     typical = float(np.median(spread))
     low, high = PLAUSIBLE_SD_UV
@@ -195,27 +186,17 @@ def signal_warnings(
     return warnings
 
 
-def balance_warning(class_names: Sequence[str], counts: Sequence[int]) -> str:
+def balance_warning(counts: Mapping[str, int]) -> str:
     """Return a warning for a subject whose classes are far from balanced, or an empty text.
 
-    >>> balance_warning(["rest", "move"], [40, 8])
+    >>> balance_warning({"rest": 40, "move": 8})
     'unbalanced: move has 8 trials, rest 40'
     """
-    smallest, largest = min(counts), max(counts)
-    if smallest >= MIN_CLASS_SHARE * largest or smallest == 0:  # a missing class is said elsewhere
+    few, many = (extreme(counts, key=counts.__getitem__) for extreme in (min, max))
+    # A missing class is said elsewhere.
+    if counts[few] >= MIN_CLASS_SHARE * counts[many] or counts[few] == 0:
         return ""
-    few, many = (class_names[list(counts).index(count)] for count in (smallest, largest))
-    return f"unbalanced: {few} has {smallest} trials, {many} {largest}"
-
-
-def names_warning(channel_names: Sequence[str]) -> str:
-    """Return a warning for channels that are not EEG by their names, or an empty text.
-
-    >>> names_warning(["C3", "ECG ECG"])
-    'not EEG by name: ECG ECG; leave them out with the option channels'
-    """
-    others = ", ".join(name for name in channel_names if not is_eeg_name(name))
-    return f"not EEG by name: {others}; leave them out with the option channels" if others else ""
+    return f"unbalanced: {few} has {counts[few]} trials, {many} {counts[many]}"
 
 
 def _same_channels(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from afor.bench.data.inspection.check import balance_warning, channel_spread, signal_warnings
+from afor.bench.data.inspection.check import inspect_trials
 from afor.bench.data.window_source import WindowSource
 
 MAX_WINDOWS = 2000
@@ -58,13 +58,9 @@ def _subjects(source: WindowSource) -> str:
     head = "".join(f"<th>{html.escape(name)}</th>" for name in source.class_names)
     rows, odd = [], []
     for code, prepared in enumerate(source.prepared):
-        trials = source.trials_of(code)
-        spread = channel_spread(trials)
-        counts = prepared.class_counts()
-        warnings = signal_warnings(trials, prepared.channel_names, spread)
-        warnings += [text] if (text := balance_warning(prepared.class_names, counts)) else []
+        spread, warnings = inspect_trials(source.trials_of(code), prepared)
         odd += [f"{prepared.subject}: {text}" for text in (*prepared.notes, *warnings)]
-        cells = "".join(f"<td>{count}</td>" for count in counts)
+        cells = "".join(f"<td>{count}</td>" for count in prepared.class_counts())
         rows.append(
             f"<tr><td>{html.escape(prepared.subject)}</td>{cells}<td>{np.median(spread):.1f}</td>"
             "</tr>"

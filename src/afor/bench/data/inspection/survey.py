@@ -18,20 +18,16 @@ import numpy as np
 from afor.bench.common.errors import AforError, DataError, LeakageError
 from afor.bench.data.catalog import get_dataset
 from afor.bench.data.datasets import bids, recordings
-from afor.bench.data.datasets.continuous import (
+from afor.bench.data.datasets.recordings import (
     DEFAULT_TRIAL_S,
     IGNORED_LABELS,
     MICROVOLTS_PER_VOLT,
     SUFFIXES,
     Event,
-    event_file_of,
+    RawFile,
+    channels_of_type,
     events_of,
-    events_table_of,
-    label_of_file,
-    mne_errors,
-    stim_channels,
 )
-from afor.bench.data.datasets.folder import FolderSettings, find_subjects
 from afor.bench.data.loading import (
     OnSubject,
     check_together,
@@ -146,18 +142,15 @@ def survey_folder(root: Path) -> Survey:
             return Survey(str(root), name, dict.fromkeys(subjects, 0), notes=(note,))
     if (root / "dataset_description.json").is_file() or any(root.glob("sub-*/**/eeg")):
         return _survey_bids(root)
-    if recordings.find_subjects(root):
-        parts = [
-            (subject, path, path, label_of_file(path, subject))
-            for subject, paths in recordings.recordings_by_subject(root).items()
-            for path in paths
-        ]
-        return _look_at(Survey(str(root), "recordings", _counts(parts)), parts)
-    if subjects := find_subjects(root, FolderSettings()):
+    if recordings.DATASET.find(root, recordings.ContinuousSettings()):
+        files = [file for of_one in recordings.list_files(root).values() for file in of_one]
+        return _look_at(Survey(str(root), "recordings", _counts(files)), files)
+    folder = get_dataset("folder")
+    if subjects := folder.find(root, folder.parse({})):
         return Survey(str(root), "folder", dict.fromkeys(subjects, 1))
     raise DataError(
         f"{root}: nothing that can be read. Accepted: a BIDS folder, recordings "
-        f"({', '.join(SUFFIXES)}), or {get_dataset('folder').info.layout}."
+        f"({', '.join(SUFFIXES)}), or {folder.info.layout}."
     )
 
 
@@ -176,7 +169,7 @@ def try_proposal(
         except LeakageError as error:
             return windows_of(selection, prepared), str(error)
         source = windows_of(selection, prepared)
-        make_splits(survey.use, source.subjects, blocks=blocks_of(survey))
+        make_splits(survey.use, source.subjects, folds=folds_of(survey))
     except AforError as error:
         return None, str(error)
     if source.n_classes < 2:
@@ -184,32 +177,29 @@ def try_proposal(
     return source, ""
 
 
-def blocks_of(survey: Survey) -> int | None:
+def folds_of(survey: Survey) -> int | None:
     """Return the number of folds to propose: a tenth of many subjects at a time."""
     return 10 if len(survey.subjects) > MAX_FREE_EVENTS else None
 
 
-# The subject of a recording, what to read (a path, or one of mne-bids), its file and its condition.
-_Part = tuple[str, Any, Path, str]
-
-
 def _survey_bids(root: Path) -> Survey:
-    bids.all_paths.cache_clear()
-    paths = bids.all_paths(root)
-    if not paths:
+    bids.all_files.cache_clear()
+    files = bids.all_files(root)
+    if not files:
         raise DataError(f"{root}: a BIDS folder without an EEG recording ({', '.join(SUFFIXES)}).")
-    tasks = tuple(sorted({path.task for path in paths if path.task}))
-    sessions = tuple(sorted({path.session for path in paths if path.session}))
-    parts = [(f"sub-{path.subject}", path, path.fpath, path.task or "") for path in paths]
-    survey = Survey(str(root), "bids", _counts(parts), tasks=tasks, sessions=sessions)
-    return _look_at(survey, sorted(parts, key=lambda part: (part[0], str(part[2]))))
+    tasks = tuple(sorted({file.label for file in files if file.label}))
+    sessions = {file.bids_path.session for file in files} - {None}
+    survey = Survey(
+        str(root), "bids", _counts(files), tasks=tasks, sessions=tuple(sorted(sessions))
+    )
+    return _look_at(survey, sorted(files, key=lambda file: (file.subject, str(file.path))))
 
 
-def _counts(parts: Sequence[_Part]) -> dict[str, int]:
-    return dict(sorted(Counter(subject for subject, *_ in parts).items()))
+def _counts(files: Sequence[RawFile]) -> dict[str, int]:
+    return dict(sorted(Counter(file.subject for file in files).items()))
 
 
-def _look_at(survey: Survey, parts: Sequence[_Part]) -> Survey:
+def _look_at(survey: Survey, files: Sequence[RawFile]) -> Survey:
     """Add what the recordings hold: events of all, signal of the first."""
     events: list[Event] = []
     gaps: list[float] = []
@@ -217,17 +207,17 @@ def _look_at(survey: Survey, parts: Sequence[_Part]) -> Survey:
     sources: Counter[str] = Counter()
     of_subjects: dict[str, set[str]] = {}
     first: dict[str, Any] = {}
-    for subject, to_read, path, condition in parts:
-        raw, remarks = _open(to_read, path)
-        found, source = _events(raw, path, to_read)
+    for file in files:
+        raw, remarks = file.read(str(file.path), preload=False)
+        found, source = _events(raw, file)
         if not first:
-            first = _signal_facts(raw, path, survey.root)
+            first = _signal_facts(raw, file.path, survey.root)
             notes += remarks
         sources[source] += 1
         events += found
         onsets = sorted(event.onset_s for event in found)
         gaps += [later - earlier for earlier, later in pairwise(onsets) if later > earlier]
-        of_subjects.setdefault(condition, set()).add(subject)
+        of_subjects.setdefault(file.label, set()).add(file.subject)
     usual = [e.duration_s for e in events if e.duration_s >= MIN_TRIAL_S]
     return replace(
         survey,
@@ -241,38 +231,18 @@ def _look_at(survey: Survey, parts: Sequence[_Part]) -> Survey:
     )
 
 
-def _open(to_read: Any, path: Path) -> tuple[Any, list[str]]:
-    """Open a recording as the study will, without its samples where MNE allows."""
-    import mne
-
-    if not isinstance(to_read, Path):
-        return bids.read_path(to_read, str(path))
-    with mne_errors(str(path)) as remarks:
-        raw = mne.io.read_raw(path, preload=False, verbose="error")
-    return raw, remarks
-
-
-def _events(raw: Any, path: Path, to_read: Any) -> tuple[list[Event], str]:
+def _events(raw: Any, file: RawFile) -> tuple[list[Event], str]:
     """Return the events of a recording, and where they come from."""
-    table = events_table_of(path) if isinstance(to_read, Path) else bids.events_table(to_read)
-    if table is not None and not _has_trial_type(table):
-        return [], f"{table.name}, which has no column trial_type: name another (events_column)"
-    events = events_of(raw, path, table, "trial_type")
+    table = file.events_table()
     if table is not None:
-        return events, "tables of events"
-    if event_file_of(path) is not None:
-        return events, "files -eve.fif"
-    if raw.annotations and any(
-        not str(text).lower().startswith(IGNORED_LABELS) for text in raw.annotations.description
-    ):
-        return events, "annotations"
-    stim = stim_channels(raw)
-    return events, f"the stim channel {', '.join(stim)}" if stim else "annotations"
+        header = table.read_text("utf-8-sig", "replace").partition("\n")[0].strip()
+        if "trial_type" not in header.split("\t" if table.suffix == ".tsv" else ","):
+            return [], f"{table.name}, which has no column trial_type: name another (events_column)"
+    return events_of(raw, file.path, table)
 
 
 def _signal_facts(raw: Any, path: Path, root: str) -> dict[str, Any]:
-    types = zip(raw.ch_names, raw.get_channel_types(), strict=True)
-    eeg = tuple(name for name, type_ in types if type_ == "eeg" and is_eeg_name(name))
+    eeg = tuple(name for name in channels_of_type(raw, "eeg") if is_eeg_name(name))
     rate_hz = float(raw.info["sfreq"])
     last = min(raw.n_times, round(MAX_SECONDS_LOOKED_AT * rate_hz))
     spread = raw.get_data(picks=list(eeg), stop=last).std(axis=1) if eeg else np.zeros(1)
@@ -298,9 +268,3 @@ def _similar_names(subjects: Mapping[str, int]) -> list[str]:
         for stem, names in groups.items()
         if len(names) > 1
     ]
-
-
-def _has_trial_type(table: Path) -> bool:
-    """Tell whether a table of events has the usual column."""
-    header = table.read_text("utf-8-sig", "replace").partition("\n")[0].strip()
-    return "trial_type" in header.split("\t" if table.suffix == ".tsv" else ",")

@@ -207,17 +207,10 @@ def run_remotely(
     token: str,
     folders: Sequence[str],
 ) -> tuple[str, Any]:
-    """Train the runs of a bundle in a dask worker.
+    """Train the runs of a bundle, given by key and spec, in a dask worker.
 
-    Args:
-        jobs: Key and spec of each run.
-        packed: Their windows, from `pack_source`.
-        spool: The driver's spool.
-        token: Content of its token.
-        folders: Folders of the driver's study files, in which custom modules are searched for, too.
-
-    Returns:
-        ``("ended", contents by key)``, or ``("absent", worker)`` if the worker lacks the windows.
+    Modules are also searched for in `folders`, those of the driver's study files. Returns
+    ``("ended", contents by key)``, or ``("absent", worker)`` if the worker lacks the windows.
     """
     from distributed import get_worker
 

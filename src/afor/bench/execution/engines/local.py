@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from afor.bench.common.devices import VISIBLE_GPUS
 from afor.bench.common.errors import ConfigError, EngineError, StoreError
-from afor.bench.common.module_search import BOOTSTRAP, search_folders
-from afor.bench.execution.engines.worker import receive, send
+from afor.bench.common.module_search import search_folders
+from afor.bench.execution.engines.worker import BOOTSTRAP, receive, send
 from afor.bench.execution.jobs import (
     MAX_DEATHS,
     Bundle,
@@ -33,7 +33,7 @@ from afor.bench.execution.jobs import (
     halves,
     make_bundles,
 )
-from afor.bench.execution.timing.run_times import RunKind, RunTimes, clock, run_kind
+from afor.bench.execution.run_times import RunTimes, clock, run_kind
 from afor.bench.store.spool import SUFFIX, read_spool
 from afor.bench.study.bundling import MAX_BUNDLE
 from afor.bench.training.execute import failed_run
@@ -192,10 +192,10 @@ class LocalEngine:
                     case ("started", key):
                         worker.has_started = worker.has_worked = True
                         starts.began_run()
-                        yield Started(key, worker.name, len(worker.similar))
-                    case ("finished", key, _):
+                        yield Started(key, worker.name, len(worker.bundle))
+                    case ("finished", key):
                         yield self._end_of(worker.jobs.pop(key), worker, spool, deaths, waiting)
-                    case ("unwritable", _, reason):
+                    case ("unwritable", reason):
                         raise StoreError(
                             f"{spool}: a finished run cannot be written ({reason}). Free some "
                             f"space or repair the disk and run the same command again; all runs "
@@ -243,7 +243,8 @@ class LocalEngine:
         path = spool / f"{job.key}{SUFFIX}"
         content = read_spool(path)
         if content is not None:
-            spent_s = worker.busy_s() if worker.has_one_job else decode(content).elapsed_s
+            has_one_job = len(worker.bundle) == 1
+            spent_s = worker.busy_s() if has_one_job else decode(content).elapsed_s
             self.limits.add(run_kind(job.dataset, job.spec), spent_s)
             return Ended(job.key, content, path)
         # The death of a worker that had not started the job does not count.
@@ -257,7 +258,8 @@ class LocalEngine:
     def _limit_s(self, worker: "_Worker") -> float:
         """Return the time limit of what a worker does now; infinite if it is idle."""
         if worker.jobs:
-            return self.limits.bundle_limit_s(worker.similar)
+            kinds = [run_kind(job.dataset, job.spec) for job in worker.bundle]
+            return self.limits.bundle_limit_s(kinds)
         return START_LIMIT_S if not worker.is_ready else math.inf
 
     def _left_s(self, worker: "_Worker") -> float:
@@ -314,7 +316,7 @@ class _Worker:
         self.name = f"worker {number}" + (f" on GPU {gpu}" if gpu is not None else "")
         self.gpu = gpu
         self.jobs: dict[str, Job] = {}  # not finished, by key
-        self.similar: list[RunKind] = []  # of all jobs it was given together
+        self.bundle: Bundle = ()  # all jobs it was given together
         self.is_ready = False
         self.has_started = False  # its current jobs
         self.has_worked = False  # has started any run
@@ -325,13 +327,11 @@ class _Worker:
         environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
         if gpu is not None:
             environment |= {VISIBLE_GPUS: gpu, **DETERMINISTIC_CUBLAS}
+        arguments = [str(os.getpid()), str(spool), *search_folders()]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 # -P: a file in the current folder must not shadow a package.
-                [
-                    *(sys.executable, "-P", "-c", BOOTSTRAP, str(os.getpid()), str(spool)),
-                    *search_folders(),
-                ],
+                [sys.executable, "-P", "-c", BOOTSTRAP, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -347,19 +347,13 @@ class _Worker:
 
     def give(self, bundle: Bundle, packed: Mapping[str, bytes]) -> None:
         """Send the jobs of a bundle, preceded by their windows if this worker lacks them."""
-        self.jobs = {job.key: job for job in bundle}
-        self.similar = [run_kind(job.dataset, job.spec) for job in bundle]
+        self.bundle, self.jobs = bundle, {job.key: job for job in bundle}
         self.has_started, self.since = False, time.monotonic()
         dataset = bundle[0].dataset
         if dataset not in self._sources:
             self._outbox.put(("source", dataset, packed[dataset]))
             self._sources.add(dataset)
         self._outbox.put(("jobs", [(job.key, job.spec) for job in bundle], dataset))
-
-    @property
-    def has_one_job(self) -> bool:
-        """Whether it was given a single job."""
-        return len(self.similar) == 1
 
     def busy_s(self) -> float:
         """Return the seconds since the start of its current jobs, or of the process."""

@@ -1,6 +1,6 @@
 """Run a worker process: receive jobs from the driver, train them, write results to the spool.
 
-The driver starts it by `BOOTSTRAP` of `module_search` with the arguments PARENT, SPOOL and the
+The driver starts it by `BOOTSTRAP` with the arguments PARENT, SPOOL and the
 folders of its own `sys.path`. It exchanges pickled frames over standard input and output, serves
 many runs because importing torch takes seconds, and exits when its driver does.
 """
@@ -19,6 +19,11 @@ from typing import Any, BinaryIO
 
 LENGTH = struct.Struct("!Q")
 PR_SET_PDEATHSIG = 1  # of Linux' prctl
+# The code of the process (`python -c`): it appends the missing folders of the driver.
+BOOTSTRAP = (
+    "import sys; sys.path += [p for p in sys.argv[3:] if p not in sys.path]; "
+    f"from {__name__} import main; main()"
+)
 
 
 def send(stream: BinaryIO, message: Any) -> None:
@@ -67,11 +72,11 @@ def main() -> None:
 
     def finished(key: str, result: bytes) -> None:
         try:
-            path = write_spool(spool, key, result)
+            write_spool(spool, key, result)
         except OSError as error:
-            send(answers, ("unwritable", key, f"{error}"))
+            send(answers, ("unwritable", f"{error}"))
         else:
-            send(answers, ("finished", key, path.name))
+            send(answers, ("finished", key))
 
     sources: dict[str, Any] = {}
     send(answers, ("ready",))

@@ -164,14 +164,7 @@ def run(
     eps: Sequence[float] = (0.0, 0.0, 0.0),
     keep_factor: float = 1.0,
 ) -> None:
-    """Call one of the functions.
-
-    Args:
-        task: The function.
-        sizes: The sizes that it works with.
-        arrays: Tensors by their names in ``ARRAYS``; None for a mask is no dropout.
-        eps: Epsilon of the three batch norms.
-        keep_factor: What dropout multiplies the kept elements with.
+    """Call one of the functions on tensors by their names in ``ARRAYS``; no mask is no dropout.
 
     Raises:
         ValueError: An array has another dtype, layout or size than the function needs. Nothing was

@@ -27,12 +27,8 @@ def native_features(
 ) -> tuple[Tensor, Sequence[Tensor]]:
     """Return the inputs of the classifier in training, and the statistics of the batch.
 
-    Args:
-        blocks: Sizes and settings.
-        signal: (batch, channels, samples); no gradient flows to it.
-        parameters: Those of ``PARAMETERS``, in that order and of any shape.
-        masks: The elements that the two dropouts keep, (batch, maps, time), or None without
-            dropout.
+    No gradient flows to the signal. The parameters are those of ``PARAMETERS``, in that order and
+    of any shape; a mask has the elements that a dropout keeps, (batch, maps, time), or is None.
 
     Returns:
         The features (batch, outputs · time), and for each of the three batch norms the mean and

@@ -11,7 +11,7 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures import style
 from afor.bench.stats.groups import ConditionKey
 from afor.bench.stats.guessing import guess_level
-from afor.bench.stats.labels import block_label, dataset_label, optimizer_label, order_optimizers
+from afor.bench.stats.labels import dataset_label, method_label, order_methods, task_label
 from afor.bench.stats.results import Results
 from afor.bench.stats.sensitivity import Sensitivity
 from afor.bench.store.files import is_store
@@ -19,8 +19,8 @@ from afor.bench.store.files import is_store
 WARMUP_STEPS = 100  # Sec. IV-C
 Floats = NDArray[np.float64]
 Run = Sequence[float] | Floats
-Runs = Mapping[str, Sequence[Run]]  # optimizer: one curve per run
-Curves = Mapping[tuple[str, str], Mapping[str, Sequence[Floats]]]  # task: optimizer: curves
+Runs = Mapping[str, Sequence[Run]]  # method: one curve per run
+Curves = Mapping[tuple[str, str], Mapping[str, Sequence[Floats]]]  # task: method: curves
 Trace = Mapping[str, Mapping[str, Sequence[float]]]  # layer group: quantity: one value per epoch
 LOG_FROM = 4.0  # losses that span more than this factor stand on a logarithmic axis
 LAST = 0.25  # share of the epochs that count as the end of a training
@@ -29,7 +29,7 @@ DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)), (
 
 
 def loss_curves(results: Results) -> Curves:
-    """Return the training loss per epoch of every run of the methods, by task and optimizer.
+    """Return the training loss per epoch of every run of the methods, by task and method.
 
     Raises:
         ConfigError: No store is named, or no run of these methods has a history.
@@ -39,14 +39,14 @@ def loss_curves(results: Results) -> Curves:
     curves = {
         (dataset, backbone): {
             name: losses[dataset, backbone, name]
-            for name in order_optimizers(results.methods)
+            for name in order_methods(results.methods)
             if (dataset, backbone, name) in losses
         }
         for dataset, backbone in results.tasks
     }
     curves = {task: runs for task, runs in curves.items() if runs}
     if not curves:
-        raise ConfigError("There is no training loss here: no finished run of these optimizers.")
+        raise ConfigError("There is no training loss here: no finished run of these methods.")
     return curves
 
 
@@ -58,7 +58,7 @@ def learning_curves(results: Results) -> tuple[dict[str, Runs], dict[str, Runs],
         for task, methods in curves.items()
     }
     levels = {
-        block_label(*task): guessed_loss(results, (*task, next(iter(methods))))
+        task_label(*task): guessed_loss(results, (*task, next(iter(methods))))
         for task, methods in curves.items()
     }
     return by_title(curves), by_title(validation), levels
@@ -74,13 +74,13 @@ def guessed_loss(results: Results, key: ConditionKey) -> float:
 
 def by_title(curves: Curves) -> dict[str, Runs]:
     """Return curves by the printed names of their tasks."""
-    return {block_label(*task): runs for task, runs in curves.items()}
+    return {task_label(*task): runs for task, runs in curves.items()}
 
 
 def run_traces(
-    results: Results, optimizer: str = "afor"
+    results: Results, method: str = "afor"
 ) -> tuple[list[Trace], list[float], str, float]:
-    """Return traces of one optimizer on one network; losses, title, warm-up of the first run.
+    """Return traces of one method on one network; losses, title, warm-up of the first run.
 
     The warm-up is in epochs, of AFOR's default of 100 steps.
     """
@@ -89,18 +89,18 @@ def run_traces(
         key: runs for key, runs in results.training.traced.items() if key[:2] in results.tasks
     }
     networks = dict.fromkeys(key[:2] for key in traced)
-    selected = [runs for key, runs in traced.items() if key[2] == optimizer]
+    selected = [runs for key, runs in traced.items() if key[2] == method]
     if not selected:
         present = ", ".join(dict.fromkeys(name for _, _, name in traced)) or "none"
         raise ConfigError(
-            f"No run of {optimizer!r} here has traces of its beta2; only AFOR and its variants "
-            f"have them. Optimizers with traces: {present}."
+            f"No run of {method!r} here has traces of its beta2; only AFOR and its variants "
+            f"have them. Methods with traces: {present}."
         )
     if len(networks) > 1:
         pairs = ", ".join(f"{dataset}/{backbone}" for dataset, backbone in networks)
         raise ConfigError(f"Choose one network with --dataset and --backbone. Here: {pairs}.")
     run, first = selected[0][0]
-    title = f"{block_label(run.dataset, run.backbone)}, fold {run.fold}, repetition {run.draw}"
+    title = f"{task_label(run.dataset, run.backbone)}, fold {run.fold}, repetition {run.repetition}"
     losses = [epoch.train_loss for epoch in first.history]
     warmup_epochs = WARMUP_STEPS * len(losses) / max(first.steps, 1)
     return [record.traces for _, record in selected[0]], losses, title, warmup_epochs
@@ -120,17 +120,17 @@ def convergence_figure(
     validation: Mapping[str, Runs] | None = None,
     levels: Mapping[str, float] | None = None,
 ) -> Any:
-    """Draw the mean training loss over runs per optimizer, the middle half of the runs as a band.
+    """Draw the mean training loss over runs per method, the middle half of the runs as a band.
 
     Args:
-        curves: The training losses of the runs by task and optimizer.
+        curves: The training losses of the runs by task and method.
         validation: Their validation losses, drawn as thin lines; None draws none.
         levels: The loss of guessing by task, drawn as a grey line; None draws none.
     """
     _need(curves, "curves")
     figure, axes = style.new_figure(14 + 36 * len(curves), rows=len(curves))
-    for axis, (dataset, by_optimizer) in zip(axes[:, 0], curves.items(), strict=True):
-        for position, (name, runs) in enumerate(by_optimizer.items()):
+    for axis, (dataset, by_method) in zip(axes[:, 0], curves.items(), strict=True):
+        for position, (name, runs) in enumerate(by_method.items()):
             mean, low, high = mean_and_band(runs)
             epochs = np.arange(1, len(mean) + 1)
             color = style.color_of(name, position)
@@ -139,7 +139,7 @@ def convergence_figure(
                 # AFOR's broad line is below, so that coinciding curves are both visible.
                 linestyle="-" if name == "afor" else DASHES[1 + position % (len(DASHES) - 1)],
                 linewidth=2.0 if name == "afor" else 1.0,
-                zorder=2 if name == "afor" else 3, label=style.plain(optimizer_label(name)),
+                zorder=2 if name == "afor" else 3, label=style.plain(method_label(name)),
             )  # fmt: skip
             if len(runs) > 2:
                 axis.fill_between(epochs, low, high, color=color, alpha=0.13, linewidth=0)
@@ -185,8 +185,8 @@ def mean_and_band(runs: Sequence[Run]) -> tuple[Floats, Floats, Floats]:
 def runs_ended_early(curves: Mapping[str, Runs]) -> int:
     """Count the runs with fewer epochs than the longest of their panel."""
     count = 0
-    for by_optimizer in curves.values():
-        lengths = [len(run) for runs in by_optimizer.values() for run in runs]
+    for by_method in curves.values():
+        lengths = [len(run) for runs in by_method.values() for run in runs]
         count += sum(length < max(lengths) for length in lengths)
     return count
 

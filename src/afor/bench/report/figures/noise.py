@@ -1,4 +1,4 @@
-"""Draw how far another seed moves a fold, beside what another optimizer does."""
+"""Draw how far another seed moves a fold, beside what another method does."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures import style
 from afor.bench.stats.design.seed_noise import NO_REPLICATES, seed_noise
 from afor.bench.stats.groups import mean_sd
-from afor.bench.stats.labels import block_label, gain_label, gain_scale, optimizer_label
+from afor.bench.stats.labels import gain_label, method_label, metric_style, task_label
 from afor.bench.stats.results import Results
 
 DARK = "#4D4D4D"
@@ -17,7 +17,7 @@ DARK = "#4D4D4D"
 
 @style.house_style()
 def noise_figure(results: Results) -> Any:
-    """Draw the fold differences of one method under other seeds and of other optimizers.
+    """Draw the fold differences of one method under other seeds and of other methods.
 
     The first row of a panel pools all pairs of replicates; the others are gains over the baseline
     under the same seeds, paired by fold. A label gives the SD of the differences.
@@ -28,7 +28,7 @@ def noise_figure(results: Results) -> Any:
     if not measured:
         raise ConfigError(NO_REPLICATES)
     comparisons = results.needed_comparisons(metric)
-    scale = gain_scale(metric)
+    scale = metric_style(metric).gain_scale
     panels = []
     for noise in measured:
         task = (noise.dataset, noise.backbone)
@@ -43,23 +43,23 @@ def noise_figure(results: Results) -> Any:
         _strip(axis, 0, both, DARK)
         labels = [f"other seed (SD {scale * noise.spread:.2f})"]
         for row, c in enumerate(compared, start=1):
-            color = style.color_of(c.optimizer, row)
+            color = style.color_of(c.method, row)
             gains = [scale * pair.gain for pair in c.pairs]
             _strip(axis, row, gains, color)
             mean, sd, _ = mean_sd(gains)
             axis.plot(
-                mean, row, marker=style.marker_of(c.optimizer, row), markersize=5, color=color,
+                mean, row, marker=style.marker_of(c.method, row), markersize=5, color=color,
                 markeredgecolor="white", markeredgewidth=0.6, zorder=3,
             )  # fmt: skip
-            labels.append(f"{optimizer_label(c.optimizer)} (SD {sd:.2f})")
+            labels.append(f"{method_label(c.method)} (SD {sd:.2f})")
         style.name_rows(axis, labels)
         axis.spines["left"].set_visible(False)
-        names = style.plain(block_label(noise.dataset, noise.backbone))
+        names = style.plain(task_label(noise.dataset, noise.backbone))
         axis.set_title(f"{names}\nn = {noise.folds} folds")
     axes[-1, 0].set_xlabel(style.plain(gain_label(metric, results.baseline)))
     figure.supxlabel(
         "small: one fold; large: mean over folds\n"
-        "other seed: one optimizer under two seeds, every pair, both signs\n"
+        "other seed: one method under two seeds, every pair, both signs\n"
         "the others ran under the same seeds as the baseline",
         **style.NOTE,
     )

@@ -10,15 +10,12 @@ from afor.bench.report.tables.side import ONE_TASK, ranks_caption
 from afor.bench.stats.comparisons import Comparison, Ranks
 from afor.bench.stats.groups import mean_sd
 from afor.bench.stats.labels import (
-    block_label,
     dataset_label,
     gain_label,
-    gain_scale,
-    margin_text,
+    method_label,
     metric_style,
-    metric_with_unit,
-    optimizer_label,
     signed,
+    task_label,
 )
 
 
@@ -30,7 +27,7 @@ def gain_figure(comparisons: Sequence[Comparison]) -> Any:
     2, and each of them as a dot. With one: the mean over folds and its exact 95 % interval.
     """
     metric, baseline = comparisons[0].metric, comparisons[0].baseline
-    names = list(dict.fromkeys(c.optimizer for c in comparisons))
+    names = list(dict.fromkeys(c.method for c in comparisons))
     datasets = list(dict.fromkeys(c.dataset for c in comparisons))
     several = len({c.backbone for c in comparisons}) > 1
     height = 12 + len(datasets) * (9 + 4.2 * len(names))
@@ -40,15 +37,15 @@ def gain_figure(comparisons: Sequence[Comparison]) -> Any:
         _margin_band(axis, of_dataset)
         axis.axvline(0, color="black", linewidth=0.7)
         for row, name in enumerate(names):
-            _gain_row(axis, row, name, [c for c in of_dataset if c.optimizer == name], several)
-        style.name_rows(axis, [optimizer_label(name) for name in names])
+            _gain_row(axis, row, name, [c for c in of_dataset if c.method == name], several)
+        style.name_rows(axis, [method_label(name) for name in names])
         axis.spines["left"].set_visible(False)
         folds = max(c.folds for c in of_dataset)
         axis.set_title(style.plain(f"{dataset_label(dataset)} (n = {folds} folds)"))
     axes[-1, 0].set_xlabel(style.plain(gain_label(metric, baseline)))
     spread = "SD over backbones; dots: backbones" if several else "exact 95 % interval"
     margin = comparisons[0].evidence.margin
-    band = f"\ngrey band: equal within {margin_text(metric, margin)}" if margin else ""
+    band = f"\ngrey band: equal within {metric_style(metric).margin_text(margin)}" if margin else ""
     hollow = "\nhollow: runs are missing" if not all(c.complete for c in comparisons) else ""
     figure.supxlabel(f"bars: {spread}{band}{hollow}", **style.NOTE)
     return figure
@@ -67,16 +64,16 @@ def folds_figure(comparison: Comparison) -> Any:
         axis.plot(ends, height, color=color, linestyle=dash, linewidth=1.2, zorder=1)
     axis.scatter(
         [look.scale * row.theirs for row in rows], range(len(rows)), s=11, facecolor="white",
-        edgecolor="black", linewidth=0.7, zorder=2, label=style.plain(optimizer_label(c.baseline)),
+        edgecolor="black", linewidth=0.7, zorder=2, label=style.plain(method_label(c.baseline)),
     )  # fmt: skip
     axis.scatter(
         [look.scale * row.ours for row in rows], range(len(rows)), s=13, color="black", zorder=3,
-        label=style.plain(optimizer_label(c.optimizer)),
+        label=style.plain(method_label(c.method)),
     )  # fmt: skip
     style.name_rows(axis, [row.label for row in rows], fontsize=5.5)
-    axis.set_xlabel(style.plain(metric_with_unit(c.metric)))
+    axis.set_xlabel(style.plain(metric_style(c.metric).with_unit))
     gain = signed(look.gain_scale * c.gain)
-    axis.set_title(style.plain(block_label(c.dataset, c.backbone)))
+    axis.set_title(style.plain(task_label(c.dataset, c.backbone)))
     text = f"mean gain {gain}; better in {c.won_tied_lost[0]} of {len(rows)}"
     style.set_right_title(axis, text)
     figure.legend(loc="outside lower center", ncols=2, handletextpad=0.2)
@@ -92,7 +89,7 @@ def rank_figure(ranks: Ranks) -> Any:
     """
     if len(ranks.tasks) < 2:
         raise ConfigError(ONE_TASK)
-    order = sorted(range(len(ranks.optimizers)), key=lambda i: ranks.mean_ranks[i])
+    order = sorted(range(len(ranks.methods)), key=lambda i: ranks.mean_ranks[i])
     values = [ranks.mean_ranks[i] for i in order]
     half = (len(order) + 1) // 2
     bars = _cliques(values, ranks.critical_difference)
@@ -112,11 +109,11 @@ def rank_figure(ranks: Ranks) -> Any:
         depth = position if right else len(order) - 1 - position
         level = -top - 0.55 * depth
         edge = 0.95 if right else len(order) + 0.05
-        name = ranks.optimizers[i]
+        name = ranks.methods[i]
         color = style.color_of(name, i)
         axis.plot([values[position]] * 2, [0, level], color=color, linewidth=0.9)
         axis.plot([values[position], edge], [level] * 2, color=color, linewidth=0.9)
-        text = f"{optimizer_label(name)} {values[position]:.2f}"
+        text = f"{method_label(name)} {values[position]:.2f}"
         axis.annotate(
             style.plain(text), (edge, level), xytext=(3 if right else -3, 0),
             textcoords="offset points", va="center", ha="left" if right else "right",
@@ -143,7 +140,7 @@ def _gain_row(axis: Any, row: int, name: str, comparisons: list[Comparison], sev
     if not comparisons:
         return
     color, marker = style.color_of(name, row), style.marker_of(name, row)
-    scale = gain_scale(comparisons[0].metric)
+    scale = metric_style(comparisons[0].metric).gain_scale
     gains = [scale * c.gain for c in comparisons]
     mean, sd, _ = mean_sd(gains)
     if several:
@@ -164,7 +161,7 @@ def _margin_band(axis: Any, comparisons: list[Comparison]) -> None:
     """Shade the differences that count as equivalent."""
     margin = comparisons[0].evidence.margin
     if margin is not None:
-        bound = gain_scale(comparisons[0].metric) * margin
+        bound = metric_style(comparisons[0].metric).gain_scale * margin
         axis.axvspan(-bound, bound, color="#D9D9D9", linewidth=0, zorder=0)
 
 

@@ -123,12 +123,12 @@ def shape_at(position: int) -> str:
 
 
 def color_of(name: str, position: int = 0) -> str:
-    """Return an optimizer's colour, the same in every figure."""
+    """Return a method's colour, the same in every figure."""
     return COLORS.get(name, color_at(position))
 
 
 def marker_of(name: str, position: int = 0) -> str:
-    """Return an optimizer's marker, the same in every figure."""
+    """Return a method's marker, the same in every figure."""
     return MARKERS.get(name, shape_at(position))
 
 

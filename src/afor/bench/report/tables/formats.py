@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import chain
 
 from rich import box
 from rich.table import Table as RichTable
@@ -28,7 +29,7 @@ class TableCell:
     star: bool = False  # the paper's: significantly better than the baseline
     mark: str = ""  # after the star; the notes of the table explain it
     partial: str = ""  # done/expected where runs are missing
-    link: str = ""  # dataset/backbone/optimizer of the condition it shows
+    link: str = ""  # dataset/backbone/method of the condition it shows
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     label: str = "Method"
-    lead: tuple[str, ...] = ()  # sentences above the table: what it shows
+    lead: tuple[tuple[str, ...], ...] = ()  # paragraphs above the table, in lines
     notes: tuple[str, ...] = ()
     records: tuple[Mapping[str, object], ...] = field(default=(), repr=False)
 
@@ -116,7 +117,7 @@ def to_markdown(table: Table) -> str:
     lines = [
         f"**{escape_markdown(table.title)}**",
         "",
-        *(text for sentence in table.lead for text in (escape_markdown(sentence), "")),
+        *(text for lines in table.lead for text in ("\\\n".join(map(escape_markdown, lines)), "")),
         "| " + " | ".join(escape_markdown(text) for text in headings) + " |",
         "|---|" + "---:|" * len(table.columns),
     ]
@@ -167,7 +168,7 @@ def to_latex(table: Table, *, standalone: bool = False) -> str:
     lines += [r"\bottomrule", r"\end{tabular}"]
     if table.lead or table.notes:
         lines += [r"\par\vspace{2pt}", r"\begin{minipage}{\textwidth}\footnotesize"]
-        lines += [escape_latex(note) + r"\par" for note in (*table.lead, *table.notes)]
+        lines += [escape_latex(note) + r"\par" for note in (*chain(*table.lead), *table.notes)]
         lines.append(r"\end{minipage}")
     lines.append(r"\end{table*}")
     body = "\n".join(lines) + "\n"

@@ -11,13 +11,12 @@ from afor.bench.stats.comparisons import BASELINE
 from afor.bench.stats.labels import (
     BACKBONE_LABELS,
     backbone_label,
-    block_label,
     dataset_label,
     mean_sd_text,
-    metric_label,
+    method_label,
     metric_style,
-    optimizer_label,
     signed,
+    task_label,
 )
 from afor.bench.stats.paper_numbers import published, published_results, same_method_twice
 from afor.bench.stats.results import Results
@@ -41,7 +40,7 @@ def beside_paper_table(results: Results) -> Table:
     printed = {**published_results("ablation"), **published_results("results")}
     methods = [name for name in results.methods if name != BASELINE]
     stars = {
-        (*task, metric, c.optimizer): c.significant
+        (*task, metric, c.method): c.significant
         for task in results.tasks
         if any(key[:2] == (task[0], paper_backbone(task[1])) for key in printed)
         for metric in results.metrics
@@ -61,7 +60,7 @@ def beside_paper_table(results: Results) -> Table:
             compared = results.against(BASELINE, [name], dataset, backbone, metric)
             our_gain = scale * compared[0].gain if compared else None
             paper_gain = paper.mean - printed[dataset, network, BASELINE, metric].mean
-            if heading != (heading := block_label(dataset, backbone)):
+            if heading != (heading := task_label(dataset, backbone)):
                 rows.append(Row(heading, heading=True))
             star = stars.get((dataset, backbone, metric, name), False)
             texts = [
@@ -71,13 +70,13 @@ def beside_paper_table(results: Results) -> Table:
                 MISSING if our_gain is None else TableCell(signed(our_gain)),
                 TableCell(signed(paper_gain)) if name != BASELINE else MISSING,
             ]
-            rows.append(Row(f"{optimizer_label(name)}, {metric_label(metric)}", tuple(texts)))
+            rows.append(Row(f"{method_label(name)}, {metric_style(metric).label}", tuple(texts)))
             records.append(
                 {
                     "dataset": dataset,
                     "backbone": backbone,
                     "network": "authors" if backbone != network else "original",
-                    "optimizer": name,
+                    "method": name,
                     "metric": metric,
                     "ours_mean": scale * mean,
                     "ours_sd": scale * sd,
@@ -131,13 +130,13 @@ def _extent_notes(results: Results) -> list[str]:
         ]
         subjects = len({subject for run in runs for subject in run.test_subjects})
         of_paper = sum(sizes[part] for part in ("train", "validation", "test"))
-        repetitions = len({run.draw for run in runs})
+        repetitions = len({run.repetition for run in runs})
         known = [run.protocol for run in runs if UNKNOWN not in run.protocol]
         epochs = " or ".join(dict.fromkeys(setting(protocol, "max_epochs") for protocol in known))
         trained = f", at most {epochs} of {paper.training.max_epochs} epochs" if epochs else ""
         notes.append(
             f"{dataset_label(dataset)}: {subjects} of the paper's {of_paper} subjects, "
-            f"{repetitions} of {paper.protocol.draws} repetitions{trained}."
+            f"{repetitions} of {paper.protocol.repetitions} repetitions{trained}."
         )
     return notes
 
@@ -164,13 +163,13 @@ def same_method_table() -> Table:
     """Compare the paper's two results of one method with the gain it claims."""
     rows, records = [], []
     for row in same_method_twice():
-        texts = [f"{row.adamw:.2f}", f"{row.fixed:.2f}", signed(row.between_copies)]
+        texts = [f"{row.adamw:.2f}", f"{row.fixed:.2f}", signed(row.between_replicates)]
         texts += [f"{row.afor:.2f}", signed(row.margin)]
         *cells, margin = map(TableCell, texts)
-        noisy = abs(row.between_copies) >= abs(row.margin)
+        noisy = abs(row.between_replicates) >= abs(row.margin)
         cells.append(replace(margin, mark="~" if noisy else ""))
-        rows.append(Row(block_label(row.dataset, row.backbone, row.metric), tuple(cells)))
-        measures = {"between_copies": row.between_copies, "margin": row.margin}
+        rows.append(Row(task_label(row.dataset, row.backbone, row.metric), tuple(cells)))
+        measures = {"between_replicates": row.between_replicates, "margin": row.margin}
         records.append({**vars(row), **measures})
     return Table(
         name="same-method",
@@ -187,13 +186,10 @@ def same_method_table() -> Table:
     )
 
 
-def paper_cost_table(ours: Measured | None = None) -> Table:
-    """Return Table VI with `ours`, {measure: {optimizer: value}}, below the paper's rows."""
-    measured = [name for row in (ours or {}).values() for name in row]
-    names = list(dict.fromkeys([*PAPER_OPTIMIZERS, *measured]))
-    return measured_table(
-        "cost", "Cost of one step", names, COST_LABELS, published()["cost"]["cells"], ours
-    )
+def paper_cost_table() -> Table:
+    """Return Table VI as the paper prints it."""
+    paper = published()["cost"]["cells"]
+    return measured_table("cost", "Cost of one step", PAPER_OPTIMIZERS, COST_LABELS, paper, None)
 
 
 def measured_table(
@@ -222,7 +218,7 @@ def measured_table(
     return Table(
         name=section,
         title=f"{title}, {published()[section]['place']}",
-        columns=columns_of(*map(optimizer_label, names)),
+        columns=columns_of(*map(method_label, names)),
         rows=tuple(rows),
         label="Measure",
         records=tuple(records),

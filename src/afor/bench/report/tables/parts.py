@@ -6,7 +6,7 @@ from afor.bench.report.tables.formats import TableCell
 from afor.bench.stats.comparisons import Comparison
 from afor.bench.stats.groups import Condition
 from afor.bench.stats.inference.decisions import Decision
-from afor.bench.stats.labels import margin_text, metric_style, metric_text
+from afor.bench.stats.labels import metric_style
 
 MISSING = TableCell("–")
 MARKS = {Decision.BETTER: "↑", Decision.WORSE: "↓", Decision.EQUIVALENT: "≈"}
@@ -22,7 +22,9 @@ def verdict_note(comparisons: Sequence[Comparison], *, has_signs: bool = True) -
     family = max(c.family for c in comparisons)
     margins = {c.metric: c.evidence.margin for c in comparisons}
     stated = dict.fromkeys(
-        margin_text(metric, margin) for metric, margin in margins.items() if margin is not None
+        metric_style(metric).margin_text(margin)
+        for metric, margin in margins.items()
+        if margin is not None
     )
     margin = " or ".join(stated)
     equal = f", ≈ equal within {margin}" if stated else ""
@@ -46,4 +48,4 @@ def partial(condition: Condition) -> str:
 def condition_text(condition: Condition, metric: str) -> str:
     """Return mean ± SD over folds."""
     mean, sd, _ = condition.summary(metric)
-    return metric_text(metric, mean, sd)
+    return metric_style(metric).text(mean, sd)

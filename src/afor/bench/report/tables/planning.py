@@ -20,7 +20,7 @@ from afor.bench.stats.design.power import (
 )
 from afor.bench.stats.design.variance import SUBJECT, VarianceComponents
 from afor.bench.stats.inference.decisions import LEVEL
-from afor.bench.stats.labels import block_label, gain_scale, margin_text, optimizer_label
+from afor.bench.stats.labels import method_label, metric_style, task_label
 
 
 def assessment_table(
@@ -32,18 +32,18 @@ def assessment_table(
     heading = ""
     for c in comparisons:
         noise = noise_of(c)
-        scale = gain_scale(c.metric)
-        sds = fold_sd(noise, noise.draws)
+        scale = metric_style(c.metric).gain_scale
+        sds = fold_sd(noise, noise.repetitions)
         measures = {
             "sd": sds,
             "minimum_effect": [smallest_effect(sd, noise.folds, level, power=power) for sd in sds],
             "minimum_margin": [smallest_margin(sd, noise.folds, level, power=power) for sd in sds],
         }
         parts = _component_sds(noise)
-        if heading != (heading := block_label(c.dataset, c.backbone, c.metric)):
+        if heading != (heading := task_label(c.dataset, c.backbone, c.metric)):
             rows.append(Row(heading, heading=True))
         texts = [
-            f"{noise.folds} × {noise.draws}",
+            f"{noise.folds} × {noise.repetitions}",
             *(text.replace("nan", "–") for text in (f"{scale * sd:.2f}" for sd in parts.values())),
             *(_interval_text(scale, values) for values in measures.values()),
         ]
@@ -53,10 +53,10 @@ def assessment_table(
                 "dataset": c.dataset,
                 "backbone": c.backbone,
                 "metric": c.metric,
-                "optimizer": c.optimizer,
+                "method": c.method,
                 "baseline": c.baseline,
                 "folds": noise.folds,
-                "repetitions": noise.draws,
+                "repetitions": noise.repetitions,
                 "family": family,
                 "power": power,
                 **parts,
@@ -133,20 +133,20 @@ def power_table(
 
 def comparison_text(c: Comparison) -> str:
     """Return the two methods and where they are compared."""
-    return f"{_methods(c)}, {block_label(c.dataset, c.backbone, c.metric)}"
+    return f"{_methods(c)}, {task_label(c.dataset, c.backbone, c.metric)}"
 
 
 def goal_text(metric: str, goal: Goal) -> str:
     """Return what a goal shows, such as ``a difference of 1 point``."""
     if goal.margin is None:
-        return f"a difference of {margin_text(metric, abs(goal.effect))}"
-    return f"equivalence within {margin_text(metric, goal.margin)}"
+        return f"a difference of {metric_style(metric).margin_text(abs(goal.effect))}"
+    return f"equivalence within {metric_style(metric).margin_text(goal.margin)}"
 
 
 def _component_sds(noise: VarianceComponents) -> dict[str, float]:
     """Return the SDs of subjects and of repetitions, with seeds; NaN if not told apart."""
     by_source = {c.sources: math.sqrt(c.variance) for c in noise.components}
-    below = [c.variance for c in noise.components if c.is_averaged_by_draws]
+    below = [c.variance for c in noise.components if c.is_averaged_by_repetitions]
     told_apart = (SUBJECT,) in by_source
     return {
         "subject_sd": by_source[SUBJECT,] if told_apart else math.nan,
@@ -155,7 +155,7 @@ def _component_sds(noise: VarianceComponents) -> dict[str, float]:
 
 
 def _methods(c: Comparison) -> str:
-    return f"{optimizer_label(c.optimizer)} − {optimizer_label(c.baseline)}"
+    return f"{method_label(c.method)} − {method_label(c.baseline)}"
 
 
 def _interval_text(scale: float, values: Sequence[float]) -> str:

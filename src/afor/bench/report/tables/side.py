@@ -10,19 +10,18 @@ from afor.bench.stats.comparisons import Ranks
 from afor.bench.stats.design.seed_noise import NO_REPLICATES, same_seed_sd, seed_noise
 from afor.bench.stats.groups import mean_sd
 from afor.bench.stats.labels import (
-    block_label,
     dataset_label,
-    gain_scale,
     mean_sd_text,
-    metric_label,
-    optimizer_label,
+    method_label,
+    metric_style,
     p_text,
+    task_label,
 )
 from afor.bench.stats.results import Results
 
 ONE_TASK = (
     "Ranks are means over tasks (a data set and a backbone), and fewer than two tasks are complete "
-    "here; the verdicts say which optimizer is better."
+    "here; the verdicts say which method is better."
 )
 
 
@@ -36,14 +35,14 @@ def ranks_table(results: Results) -> Table:
     first = by_metric[0]
     if len(first.tasks) < 2:
         raise ConfigError(ONE_TASK)
-    order = sorted(range(len(first.optimizers)), key=lambda i: first.mean_ranks[i])
+    order = sorted(range(len(first.methods)), key=lambda i: first.mean_ranks[i])
     return Table(
         name="ranks",
         title="Mean rank over tasks (data set and backbone), 1 is best",
-        columns=columns_of(*map(metric_label, results.metrics)),
+        columns=columns_of(*(metric_style(m).label for m in results.metrics)),
         rows=tuple(
             text_row(
-                optimizer_label(first.optimizers[i]),
+                method_label(first.methods[i]),
                 (f"{ranks.mean_ranks[i]:.2f}".replace("nan", "–") for ranks in by_metric),
             )
             for i in order
@@ -51,7 +50,7 @@ def ranks_table(results: Results) -> Table:
         notes=tuple(map(ranks_caption, by_metric)),
         records=tuple(
             {
-                "optimizer": ranks.optimizers[i],
+                "method": ranks.methods[i],
                 "metric": ranks.metric,
                 "tasks": len(ranks.tasks),
                 "mean_rank": ranks.mean_ranks[i],
@@ -64,7 +63,7 @@ def ranks_table(results: Results) -> Table:
 
 def ranks_caption(ranks: Ranks) -> str:
     """Return the caption of mean ranks, for the table and for the figure."""
-    text = f"{metric_label(ranks.metric)}: mean rank over {len(ranks.tasks)} tasks, 1 is best"
+    text = f"{metric_style(ranks.metric).label}: mean rank over {len(ranks.tasks)} tasks, 1 is best"
     if not math.isnan(ranks.critical_difference):
         text += f"; critical difference (Nemenyi, 5 %) {ranks.critical_difference:.2f}"
     if not math.isnan(ranks.friedman_p):
@@ -81,8 +80,8 @@ def noise_table(results: Results) -> Table:
             noise = seed_noise(results.conditions, dataset, backbone, metric)
             if noise is None:
                 continue
-            scale = gain_scale(metric)
-            names = "; ".join(" = ".join(map(optimizer_label, g)) for g in noise.replicates)
+            scale = metric_style(metric).gain_scale
+            names = "; ".join(" = ".join(map(method_label, g)) for g in noise.replicates)
             same = same_seed_sd(results.conditions, dataset, backbone, metric)
             texts = [
                 f"{scale * noise.spread:.2f}",
@@ -91,7 +90,7 @@ def noise_table(results: Results) -> Table:
                 str(noise.folds),
                 names,
             ]
-            rows.append(text_row(block_label(dataset, backbone, metric), texts))
+            rows.append(text_row(task_label(dataset, backbone, metric), texts))
             records.append(
                 {
                     "dataset": dataset,
@@ -116,7 +115,7 @@ def noise_table(results: Results) -> Table:
         label="Task",
         notes=(
             "SD: standard deviation, across folds, of the difference between two seeds of one "
-            "optimizer. largest mean: the largest difference between their means over folds. SD, "
+            "method. largest mean: the largest difference between their means over folds. SD, "
             "same seeds: that of AdamW and AFOR with β₂ fixed at 0.999, one method under the same "
             "seeds. All comparisons are made under the same seeds, so no verdict uses the noise "
             "between seeds.",
@@ -140,7 +139,9 @@ def datasets_table(results: Results) -> Table:
             continue
         windows = {run.fold: run.test_windows for run in runs}
         majority = {
-            (run.fold, run.draw): run.majority_accuracy if run.majority_accuracy <= 1 else math.nan
+            (run.fold, run.repetition): run.majority_accuracy
+            if run.majority_accuracy <= 1
+            else math.nan
             for run in runs
         }
         share = math.fsum(majority.values()) / len(majority)
@@ -148,7 +149,7 @@ def datasets_table(results: Results) -> Table:
             "classes": runs[0].classes,
             "subjects": len({subject for run in runs for subject in run.test_subjects}),
             "folds": len(windows),
-            "repetitions": len({run.draw for run in runs}),
+            "repetitions": len({run.repetition for run in runs}),
             "test_windows": sum(windows.values()),
         }
         records.append({"dataset": dataset, **counts, "majority_accuracy": share})
@@ -172,22 +173,22 @@ def convergence_table(results: Results) -> Table:
     """
     curves: Curves = loss_curves(results)
     rows, records = [], []
-    for (dataset, backbone), by_optimizer in curves.items():
-        last = max(len(run) for runs in by_optimizer.values() for run in runs)
+    for (dataset, backbone), by_method in curves.items():
+        last = max(len(run) for runs in by_method.values() for run in runs)
         epochs = {"first": 1, "middle": math.ceil(last / 2), "last": last}
-        panel = block_label(dataset, backbone)
+        panel = task_label(dataset, backbone)
         rows.append(Row(f"{panel}: epochs {', '.join(map(str, epochs.values()))}", heading=True))
-        for name, runs in by_optimizer.items():
+        for name, runs in by_method.items():
             reached = sum(len(run) == last for run in runs)
             texts = [f"{reached}/{len(runs)}"]
             record: dict[str, object] = {"dataset": dataset, "backbone": backbone}
-            record |= {"optimizer": name, "runs": len(runs)}
+            record |= {"method": name, "runs": len(runs)}
             record |= {"epochs": last, "runs_to_the_end": reached}
             for moment, epoch in epochs.items():
                 mean, sd, n = mean_sd([float(run[epoch - 1]) for run in runs if len(run) >= epoch])
                 texts.append(mean_sd_text(mean, sd, 3) if n else "–")
                 record |= {f"{moment}_mean": mean, f"{moment}_sd": sd}
-            rows.append(text_row(optimizer_label(name), texts))
+            rows.append(text_row(method_label(name), texts))
             records.append(record)
     return Table(
         name="convergence",

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import OPTIMIZERS
@@ -14,27 +14,21 @@ from afor.bench.report.tables.parts import (
     verdict_mark,
     verdict_note,
 )
-from afor.bench.report.verdicts import verdict_sentence
+from afor.bench.report.verdicts import verdict_of
 from afor.bench.stats.comparisons import Comparison
 from afor.bench.stats.groups import Condition, Conditions
-from afor.bench.stats.labels import (
-    block_label,
-    gain_scale,
-    metric_label,
-    optimizer_label,
-    signed,
-)
+from afor.bench.stats.labels import method_label, metric_style, signed, task_label
 from afor.bench.stats.results import Results
 from afor.bench.stats.sensitivity import LABELS, NOT_VARIED, default_of, varied_conditions
 
 ColumnKey = tuple[str, str, str]  # dataset, backbone, metric
 ByMetric = Mapping[str, Results]  # the results that a column of this metric shows
 Record = dict[str, object]
-Compared = dict[tuple[str, str, str, str], Comparison]  # by column and optimizer
+Compared = dict[tuple[str, str, str, str], Comparison]  # by column and method
 
 
 def ablation_table(results: Results, *, reference: str = "afor") -> Table:
-    """Return the variants of one optimizer with their change against it, as Table IV.
+    """Return the variants of one method with their change against it, as Table IV.
 
     Replicates of the reference are listed below it, without a verdict: their change is that of
     another seed. The verdicts on the variants are Holm-corrected over all variants of a column.
@@ -48,7 +42,7 @@ def ablation_table(results: Results, *, reference: str = "afor") -> Table:
             "`afor run ablation`."
         )
     replicates = dict.fromkeys(
-        c.optimizer for c in conditions.values() if c.is_copy and c.method == reference
+        c.method for c in conditions.values() if c.is_replicate and c.original == reference
     )
     by_metric = dict.fromkeys(results.metrics, results)
     compared = _compared(by_metric, columns, variants, reference)
@@ -60,13 +54,13 @@ def ablation_table(results: Results, *, reference: str = "afor") -> Table:
     rows, records = [], []
     for name in [reference, *replicates, *variants]:
         row, row_records = _row(
-            by_metric, columns, name, optimizer_label(name), compared, has_verdict=name in variants
+            by_metric, columns, name, method_label(name), compared, has_verdict=name in variants
         )
         rows.append(Row(row.label, row.cells, rule=name == variants[0]))
         records += row_records
     return Table(
         name="ablation",
-        title=f"Variants of {optimizer_label(reference)}: mean ± SD (change)",
+        title=f"Variants of {method_label(reference)}: mean ± SD (change)",
         columns=_headings(columns),
         rows=tuple(rows),
         label="Variant",
@@ -80,7 +74,7 @@ def sensitivity_table(results: Results) -> Table:
     settings: dict[str, dict[float, str]] = {}
     for condition in results.conditions.values():
         if varied := condition.role.varied:
-            settings.setdefault(varied[0], {})[varied[1]] = condition.optimizer
+            settings.setdefault(varied[0], {})[varied[1]] = condition.method
     columns = _columns(results, "afor")
     if not settings or not columns:
         raise ConfigError(NOT_VARIED)
@@ -111,7 +105,7 @@ def sensitivity_table(results: Results) -> Table:
 
 
 def variants_of(conditions: Conditions, reference: str = "afor") -> list[str]:
-    """Return the optimizers that differ from the reference in their settings alone."""
+    """Return the methods that differ from the reference in their settings alone."""
     names = dict.fromkeys(o for _, _, o in conditions)
     return [n for n in names if n in OPTIMIZERS and OPTIMIZERS[n].variant_of == reference]
 
@@ -122,14 +116,14 @@ def _columns(results: Results, reference: str) -> list[ColumnKey]:
 
 
 def _headings(columns: Sequence[ColumnKey]) -> tuple[Column, ...]:
-    return tuple(Column(metric_label(m), block_label(d, b)) for d, b, m in columns)
+    return tuple(Column(metric_style(m).label, task_label(d, b)) for d, b, m in columns)
 
 
 def _compared(
     by_metric: ByMetric, columns: Sequence[ColumnKey], names: Sequence[str], reference: str
 ) -> Compared:
     return {
-        (*column, c.optimizer): c
+        (*column, c.method): c
         for column in columns
         for c in by_metric[column[2]].against(reference, names, *column)
     }
@@ -153,7 +147,7 @@ def _row(
         comparison = compared.get((dataset, backbone, metric, name))
         text = condition_text(condition, metric)
         if comparison:
-            text += f" ({signed(gain_scale(metric) * comparison.gain)})"
+            text += f" ({signed(metric_style(metric).gain_scale * comparison.gain)})"
         mark = verdict_mark(comparison) if has_verdict else ""
         texts.append(TableCell(text, mark=mark, partial=partial(condition)))
         records.append(_record(condition, metric, comparison, has_verdict=has_verdict))
@@ -173,7 +167,7 @@ def _record(
     return {
         "dataset": condition.dataset,
         "backbone": condition.backbone,
-        "variant": condition.optimizer,
+        "variant": condition.method,
         "metric": metric,
         "mean": mean,
         "sd": sd,
@@ -184,7 +178,7 @@ def _record(
         "p_two_sided": comparison.evidence.p_two_sided if comparison else math.nan,
         "p_different_holm": comparison.evidence.p_different_holm if comparison else math.nan,
         "p_equivalent_holm": comparison.evidence.p_equivalent_holm if comparison else math.nan,
-        "sentence": verdict_sentence(comparison) if comparison and has_verdict else None,
+        **(asdict(verdict_of(comparison)) if comparison and has_verdict else {}),
         "folds": comparison.folds if comparison else 0,
         "done": condition.done,
         "expected": condition.expected,

@@ -4,13 +4,13 @@
   const data = JSON.parse(document.getElementById("chart-data").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const byName = (list) => new Map(list.map((entry) => [entry.name, entry]));
-  const [metrics, datasets, backbones, optimizers] =
-    [data.metrics, data.datasets, data.backbones, data.optimizers].map(byName);
-  const runs = data.runs.map(([dataset, backbone, optimizer, fold, draw, values]) => ({
+  const [metrics, datasets, backbones, methods] =
+    [data.metrics, data.datasets, data.backbones, data.methods].map(byName);
+  const runs = data.runs.map(([dataset, backbone, method, fold, repetition, values]) => ({
     dataset: data.datasets[dataset].name, backbone: data.backbones[backbone].name,
-    optimizer: data.optimizers[optimizer].name, fold, draw, values,
+    method: data.methods[method].name, fold, repetition, values,
   }));
-  const label = (name) => optimizers.get(name).label;
+  const label = (name) => methods.get(name).label;
   const blocks = [...new Map(runs.map((run) => [`${run.dataset}\n${run.backbone}`,
     { dataset: run.dataset, backbone: run.backbone }])).values()];
   const blockLabel = (entry) =>
@@ -25,7 +25,7 @@
   const theme = (isDark) => ({
     ...(isDark ? DARK : LIGHT),
     of: (name) => {
-      const color = optimizers.get(name).color;
+      const color = methods.get(name).color;
       return isDark ? ON_DARK[color] || color : color;
     },
   });
@@ -66,7 +66,9 @@
         if (input.checked) state.hidden.delete(name); else state.hidden.add(name);
         changed();
       });
-      return element("label", {}, input, ` ${label(name)}`);
+      const swatch = element("span", { className: "swatch" });  // which line is whose
+      swatch.style.background = theme(dark.matches).of(name);
+      return element("label", {}, input, swatch, label(name));
     });
     return element("fieldset", { className: "methods" }, element("legend", {}, "Show"), ...boxes);
   };
@@ -201,16 +203,16 @@
     const shown = data.comparisons.filter((c) => c.metric === state.metric && c.gain !== null
       && (state.dataset === ALL || c.dataset === state.dataset)
       && (state.backbone === ALL || c.backbone === state.backbone)
-      && !state.hidden.has(c.optimizer));
+      && !state.hidden.has(c.method));
     const panels = [...new Set(shown.map(blockLabel))];
-    const methods = [...new Set(shown.map((c) => label(c.optimizer)))];
+    const rows = [...new Set(shown.map((c) => label(c.method)))];
     const points = shown.map((c) => ({
-      panel: blockLabel(c), method: label(c.optimizer), color: colors.of(c.optimizer),
-      symbol: optimizers.get(c.optimizer).symbol, complete: c.complete,
+      panel: blockLabel(c), method: label(c.method), color: colors.of(c.method),
+      symbol: methods.get(c.method).symbol, complete: c.complete,
       gain: metric.gainScale * c.gain,
       low: c.low === null ? null : metric.gainScale * c.low,
       high: c.high === null ? null : metric.gainScale * c.high,
-      text: `${c.word}. ${c.sentence}`,
+      text: [`${c.word}.`, ...c.lines].join(" "),
     }));
     const bands = panels.map((panel) => {
       const margin = shown.find((c) => blockLabel(c) === panel).margin;
@@ -226,13 +228,13 @@
     return {
       title,
       answer: `Verdicts against ${label(data.baseline)}: ${words.join(", ") || "none"}. Bars: exact `
-        + "95 % interval over folds, not corrected for the number of optimizers. Band: the margin "
+        + "95 % interval over folds, not corrected for the number of methods. Band: the margin "
         + "of equivalence. Hollow: runs are missing.",
       svg: plot({
         width, marginLeft: 130, marginRight: 16, marginTop: 28,
-        height: 76 + panels.length * (34 + 24 * methods.length),
+        height: 76 + panels.length * (34 + 24 * rows.length),
         x: { label: title, grid: true, labelAnchor: "center", labelArrow: "none", nice: true },
-        y: { domain: methods, label: null, tickSize: 0 },
+        y: { domain: rows, label: null, tickSize: 0 },
         fy: { domain: panels, label: null, padding: 0.12, axis: null },
         marks: [
           Plot.rectX(bands, { fy: "panel", x1: (b) => -b.x, x2: "x", fill: colors.band }),
@@ -257,11 +259,11 @@
     const { dataset, backbone } = blockOf(state);
     const value = valueOf(state);
     const shown = runs.filter((run) => run.dataset === dataset && run.backbone === backbone
-      && value(run) !== null && !state.hidden.has(run.optimizer));
-    const methods = [...new Set(shown.map((run) => label(run.optimizer)))];
+      && value(run) !== null && !state.hidden.has(run.method));
+    const rows = [...new Set(shown.map((run) => label(run.method)))];
     const points = shown.map((run) => ({
-      x: metric.scale * value(run), method: label(run.optimizer), color: colors.of(run.optimizer),
-      text: `${label(run.optimizer)}, ${who(dataset, run.fold)}, repetition ${run.draw}: ${
+      x: metric.scale * value(run), method: label(run.method), color: colors.of(run.method),
+      text: `${label(run.method)}, ${who(dataset, run.fold)}, repetition ${run.repetition}: ${
         metric.label} ${valueText(metric, value(run))}`,
     }));
     const title = `${metric.label}${metric.unit && ` (${metric.unit})`} of every run, ${
@@ -271,9 +273,9 @@
       answer: `${points.length} runs, a dot for each fold and repetition. The spread says how different `
         + "subjects are, not how certain a mean is.",
       svg: plot({
-        width, marginLeft: 130, marginRight: 16, height: 76 + 32 * methods.length,
+        width, marginLeft: 130, marginRight: 16, height: 76 + 32 * rows.length,
         x: { label: title, grid: true, labelAnchor: "center", labelArrow: "none", nice: true },
-        y: { domain: methods, label: null, tickSize: 0 },
+        y: { domain: rows, label: null, tickSize: 0 },
         marks: [
           Plot.gridX({ stroke: colors.faint, strokeOpacity: 1 }),
           Plot.dot(points, { x: "x", y: "method", r: 3.5, fill: "color", fillOpacity: 0.55,
@@ -290,17 +292,17 @@
     const { dataset, backbone } = blockOf(state);
     const value = valueOf(state);
     const of = (name) => new Map(runs.filter((run) => run.dataset === dataset
-      && run.backbone === backbone && run.optimizer === name && value(run) !== null)
-      .map((run) => [`${run.fold}/${run.draw}`, run]));
+      && run.backbone === backbone && run.method === name && value(run) !== null)
+      .map((run) => [`${run.fold}/${run.repetition}`, run]));
     const [first, second] = [of(state.first), of(state.second)];
     const folds = new Map();
     for (const [key, run] of first) {
       if (!second.has(key)) continue;
       if (!folds.has(run.fold)) folds.set(run.fold, []);
-      folds.get(run.fold).push([run.draw, value(run), value(second.get(key))]);
+      folds.get(run.fold).push([run.repetition, value(run), value(second.get(key))]);
     }
-    const rows = [...folds].map(([fold, draws]) => ({
-      fold, draws, ours: mean(draws.map((d) => d[1])), theirs: mean(draws.map((d) => d[2])),
+    const rows = [...folds].map(([fold, repetitions]) => ({
+      fold, repetitions, ours: mean(repetitions.map((d) => d[1])), theirs: mean(repetitions.map((d) => d[2])),
       name: rowName(dataset, fold),
     }));
     const difference = (entry) => {
@@ -315,18 +317,18 @@
     const better = rows.filter((entry) => difference(entry) > 0).length;
     const worse = rows.filter((entry) => difference(entry) < 0).length;
     const tested = data.comparisons.find((c) => c.metric === state.metric && c.dataset === dataset
-      && c.backbone === backbone && [state.first, state.second].includes(c.optimizer)
+      && c.backbone === backbone && [state.first, state.second].includes(c.method)
       && [state.first, state.second].includes(data.baseline));
     const counted = `${one} is better in ${better} of ${rows.length} folds, ${two} in ${worse}.`;
-    let answer = `${tested ? tested.sentence : `No verdict: the report tests every optimizer against ${
+    let answer = `${tested ? tested.lines.join("\n") : `No verdict: the report tests every method against ${
       label(data.baseline)}, not this pair; \`afor report … --baseline ${state.second}\` does.`} ${counted}`;
     if (state.first === state.second) answer = "Choose two different methods.";
     else if (!rows.length) answer = `${one} and ${two} have no run in common here.`;
     const [mine, other] = [colors.of(state.first), colors.of(state.second)];
-    const draws = rows.flatMap((entry) => entry.draws.flatMap(([draw, a, b]) => [
-      { y: entry.name, x: a, color: mine, text: `${one}, ${who(dataset, entry.fold)}, repetition ${draw}: ${
+    const repetitions = rows.flatMap((entry) => entry.repetitions.flatMap(([repetition, a, b]) => [
+      { y: entry.name, x: a, color: mine, text: `${one}, ${who(dataset, entry.fold)}, repetition ${repetition}: ${
         valueText(metric, a)}` },
-      { y: entry.name, x: b, color: other, text: `${two}, ${who(dataset, entry.fold)}, repetition ${draw}: ${
+      { y: entry.name, x: b, color: other, text: `${two}, ${who(dataset, entry.fold)}, repetition ${repetition}: ${
         valueText(metric, b)}` },
     ]));
     const title = `${metric.label}${metric.unit && ` (${metric.unit})`}: ${one} (filled) and ${
@@ -342,7 +344,7 @@
           Plot.gridX({ stroke: colors.faint, strokeOpacity: 1 }),
           Plot.link(rows, { x1: "theirs", x2: "ours", y1: "name", y2: "name", strokeWidth: 2,
             stroke: (entry) => (difference(entry) >= 0 ? colors.gain : colors.loss) }),
-          Plot.dot(state.draws ? draws : [], { x: "x", y: "y", r: 2, fill: "color",
+          Plot.dot(state.repetitions ? repetitions : [], { x: "x", y: "y", r: 2, fill: "color",
             fillOpacity: 0.8, ariaLabel: "text" }),
           Plot.dot(rows, { x: "theirs", y: "name", r: 4.5, fill: colors.page, stroke: other,
             strokeWidth: 1.6, ariaLabel: text }),
@@ -357,16 +359,16 @@
   const curveChart = (state) => (width, colors) => {
     const { dataset, backbone } = blockOf(state);
     const shown = data.curves.filter((c) => c.dataset === dataset && c.backbone === backbone
-      && !state.hidden.has(c.optimizer));
+      && !state.hidden.has(c.method));
     const points = shown.flatMap((c) => c.mean.map((y, i) => ({
-      epoch: i + 1, y, low: c.low[i], high: c.high[i], color: colors.of(c.optimizer),
-      method: label(c.optimizer), band: c.runs > 2,
-      text: `${label(c.optimizer)}, epoch ${i + 1}: loss ${number(y, 4)}, middle half ${
+      epoch: i + 1, y, low: c.low[i], high: c.high[i], color: colors.of(c.method),
+      method: label(c.method), band: c.runs > 2,
+      text: `${label(c.method)}, epoch ${i + 1}: loss ${number(y, 4)}, middle half ${
         number(c.low[i], 4)} to ${number(c.high[i], 4)}, ${c.runs} runs`,
     })).filter((p) => p.y !== null && p.low !== null));
     const checked = shown.flatMap((c) => c.validation.map((y, i) => ({
-      epoch: i + 1, y, color: colors.of(c.optimizer), method: label(c.optimizer),
-      text: `${label(c.optimizer)}, epoch ${i + 1}: validation loss ${number(y ?? 0, 4)}`,
+      epoch: i + 1, y, color: colors.of(c.method), method: label(c.method),
+      text: `${label(c.method)}, epoch ${i + 1}: validation loss ${number(y ?? 0, 4)}`,
     })).filter((p) => p.y !== null));
     const levels = [...new Set(shown.map((c) => c.guess).filter((level) => level !== null))];
     const values = [...points, ...checked].map((p) => p.y);
@@ -401,13 +403,13 @@
 
   // ---- on the page ----
   const host = (name) => document.getElementById(`chart-${name}`);
-  const present = data.optimizers.map((entry) => entry.name);
+  const present = data.methods.map((entry) => entry.name);
   const start = () => ({ metric: data.metrics[0].name, block: blockEntries[0][0],
     dataset: data.datasets.length > 1 ? ALL : data.datasets[0].name,
     backbone: data.backbones.length > 1 ? ALL : data.backbones[0].name, hidden: new Set() });
 
   const gains = start();
-  const compared = present.filter((name) => data.comparisons.some((c) => c.optimizer === name));
+  const compared = present.filter((name) => data.comparisons.some((c) => c.method === name));
   chart(host("gains"), "gains", gainChart(gains), (changed) => [
     choice("Metric", metricEntries, gains, "metric", changed),
     choice("Data set", withAll(named(data.datasets), "all"), gains, "dataset", changed),
@@ -415,19 +417,19 @@
     methodBoxes(compared, gains, changed),
   ]);
 
-  const pair = { ...start(), order: "difference", draws: true, second: data.baseline };
+  const pair = { ...start(), order: "difference", repetitions: true, second: data.baseline };
   const rivals = compared.length ? compared : present;
   pair.first = rivals.includes("afor") ? "afor" : rivals[0];
   chart(host("pairs"), "paired-folds", pairChart(pair), (changed) => {
-    const draws = element("input", { type: "checkbox", checked: true });
-    draws.addEventListener("change", () => { pair.draws = draws.checked; changed(); });
+    const repetitions = element("input", { type: "checkbox", checked: true });
+    repetitions.addEventListener("change", () => { pair.repetitions = repetitions.checked; changed(); });
     return [
-      choice("Method", named(data.optimizers), pair, "first", changed),
-      choice("against", named(data.optimizers), pair, "second", changed),
+      choice("Method", named(data.methods), pair, "first", changed),
+      choice("against", named(data.methods), pair, "second", changed),
       choice("Metric", metricEntries, pair, "metric", changed),
       choice("Data set and network", blockEntries, pair, "block", changed),
       choice("Order", [["difference", "by difference"], ["fold", "by fold"]], pair, "order", changed),
-      element("label", { className: "choice" }, draws, " repetitions"),
+      element("label", { className: "choice" }, repetitions, " repetitions"),
     ];
   });
 
@@ -440,7 +442,7 @@
 
   if (data.curves.length && host("curves")) {
     const curves = start();
-    const traced = present.filter((name) => data.curves.some((c) => c.optimizer === name));
+    const traced = present.filter((name) => data.curves.some((c) => c.method === name));
     const networks = blockEntries.filter(([value]) =>
       data.curves.some((c) => `${c.dataset}\n${c.backbone}` === value));
     curves.block = networks[0][0];

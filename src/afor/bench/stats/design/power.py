@@ -27,7 +27,7 @@ MAX_EXACT_FOLDS = 12
 SPREADS = 400  # points of the distribution of the estimated SD
 MAX_FOLDS = 2000
 SMALLEST_SD = 1e-150  # stands for none, so that limits without end stay so
-MAX_DRAWS = 10
+MAX_REPETITIONS = 10
 
 FloatArray = NDArray[np.float64]
 
@@ -37,7 +37,7 @@ class Design:
     """A study of two methods, what it can decide and what it costs."""
 
     folds: int
-    draws: int  # repetitions per fold, each with other validation subjects
+    repetitions: int  # repetitions per fold, each with other validation subjects
     power: float  # probability of the wanted decision
     power_range: tuple[float, float]  # at both ends of the 95 % interval of the fold SD
     seconds: float  # time of all its runs one after another; NaN where no run's time is known
@@ -74,16 +74,16 @@ def noise_of(comparison: Comparison) -> VarianceComponents:
     """Return the noise of a comparison; raise ConfigError with fewer than two complete folds."""
     if comparison.noise is None:
         raise ConfigError(
-            f"{comparison.optimizer} and {comparison.baseline} on {comparison.dataset}/"
+            f"{comparison.method} and {comparison.baseline} on {comparison.dataset}/"
             f"{comparison.backbone} have fewer than two folds with every repetition."
         )
     return comparison.noise
 
 
-def fold_sd(noise: VarianceComponents, draws: int, share: float = 0.95) -> tuple[float, ...]:
+def fold_sd(noise: VarianceComponents, repetitions: int, share: float = 0.95) -> tuple[float, ...]:
     """Return the SD of the paired differences over so many repetitions, with its interval."""
-    ends = np.quantile(noise.fold_variance_samples(draws), ((1 - share) / 2, (1 + share) / 2))
-    return tuple(map(math.sqrt, (noise.fold_variance(draws), *ends.tolist())))
+    ends = np.quantile(noise.fold_variance_samples(repetitions), ((1 - share) / 2, (1 + share) / 2))
+    return tuple(map(math.sqrt, (noise.fold_variance(repetitions), *ends.tolist())))
 
 
 def needed_folds(comparison: Comparison, effect: float | None = None) -> tuple[int, int] | None:
@@ -107,7 +107,7 @@ def needed_folds(comparison: Comparison, effect: float | None = None) -> tuple[i
     goals = [Goal(size, level=level)]
     if effect is None:
         goals.append(Goal(0.0, margin, level))
-    _, low, high = fold_sd(noise, noise.draws, 0.8)
+    _, low, high = fold_sd(noise, noise.repetitions, 0.8)
     numbers = [[folds_for(goal, sd) for goal in goals] for sd in (low, high)]
     fewest, most = ([n for n in of_end if n is not None] for of_end in numbers)
     if len(fewest) < len(goals) or len(most) < len(goals):
@@ -256,32 +256,32 @@ def cheapest_design(
     """Return the design of two methods that reaches a goal in the least time, or None.
 
     A run trains on the other folds, so its time is taken to grow with the number of folds. `noise`
-    and `seconds`, the mean time of a run, come from a pilot; a pilot with one draw cannot tell what
-    further draws bring, so only one is considered then.
+    and `seconds`, the mean time of a run, come from a pilot; a pilot with one repetition cannot
+    tell what further repetitions bring, so only one is considered then.
     """
     designs = []
-    for draws in range(1, (MAX_DRAWS if noise.draws > 1 else 1) + 1):
-        sd = math.sqrt(noise.fold_variance(draws))
+    for repetitions in range(1, (MAX_REPETITIONS if noise.repetitions > 1 else 1) + 1):
+        sd = math.sqrt(noise.fold_variance(repetitions))
         folds = folds_for(goal, sd, power=power)
         if folds is not None:
-            cost = study_seconds(noise, folds, draws, seconds)
-            _, quiet, loud = fold_sd(noise, draws)
+            cost = study_seconds(noise, folds, repetitions, seconds)
+            _, quiet, loud = fold_sd(noise, repetitions)
             low, high = goal.reached(loud, folds), goal.reached(quiet, folds)
-            designs.append(Design(folds, draws, goal.reached(sd, folds), (low, high), cost))
-    unit = [study_seconds(noise, design.folds, design.draws, 1.0) for design in designs]
+            designs.append(Design(folds, repetitions, goal.reached(sd, folds), (low, high), cost))
+    unit = [study_seconds(noise, design.folds, design.repetitions, 1.0) for design in designs]
     return designs[int(np.argmin(unit))] if designs else None
 
 
 def study_seconds(
-    noise: VarianceComponents, folds: int, draws: int, seconds: float, *, methods: int = 2
+    noise: VarianceComponents, folds: int, repetitions: int, seconds: float, *, methods: int = 2
 ) -> float:
     """Return the time of a study whose runs grow with the number of folds, as those of a pilot."""
-    return methods * folds * draws * seconds * folds / noise.folds
+    return methods * folds * repetitions * seconds * folds / noise.folds
 
 
 def power_grid(
-    noise: VarianceComponents, goal: Goal, folds: Sequence[int], draws: Sequence[int]
+    noise: VarianceComponents, goal: Goal, folds: Sequence[int], repetitions: Sequence[int]
 ) -> FloatArray:
-    """Return the power by (folds, draws)."""
-    sds = [math.sqrt(noise.fold_variance(r)) for r in draws]
+    """Return the power by (folds, repetitions)."""
+    sds = [math.sqrt(noise.fold_variance(r)) for r in repetitions]
     return np.array([[goal.reached(sd, n) for sd in sds] for n in folds])

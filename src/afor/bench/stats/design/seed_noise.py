@@ -1,9 +1,10 @@
 """Describe how far another seed moves a result.
 
-A study can hold replicates: entries of the same optimizer under other seeds. All optimizers of a
+A study can hold replicates: entries of the same method under other seeds. All methods of a
 study run under the *same* seeds, so that the noise between replicates is not the noise of a
 comparison, and no verdict uses it. `afor_fixed_0999` takes AdamW's steps under AdamW's seeds: their
-difference is rounding, amplified by training, the least that a comparison under equal seeds has.
+difference is rounding, the least that a comparison under equal seeds has. Most of it enters by
+tensors without a function (`afor models NAME --redundant`).
 """
 
 import math
@@ -11,12 +12,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
 
-from afor.bench.stats.groups import Condition, Conditions, block_of, mean_sd, paired_fold_values
+from afor.bench.stats.groups import (
+    Condition,
+    Conditions,
+    mean_sd,
+    paired_fold_values,
+    task_conditions,
+)
 
 # AFOR with beta2_min = beta2_init = 0.999 takes AdamW's steps, to rounding.
 SAME_METHOD = {"afor_fixed_0999": "adamw"}
 NO_REPLICATES = (
-    "No optimizer ran twice under other seeds here. The preset `controls` does that: "
+    "No method ran twice under other seeds here. The preset `controls` does that: "
     "`afor run controls`."
 )
 
@@ -51,7 +58,7 @@ def replicate_groups(task: Iterable[Condition]) -> list[tuple[str, ...]]:
     """
     groups: dict[str, list[str]] = {}
     for condition in task:
-        groups.setdefault(condition.method, []).append(condition.optimizer)
+        groups.setdefault(condition.original, []).append(condition.method)
     return [tuple(names) for names in groups.values() if len(names) > 1]
 
 
@@ -63,7 +70,7 @@ def seed_noise(
     All pairs of replicates are pooled. Replicates that are equal bit for bit ran under the same
     seed and contain no noise, so they are listed and left out.
     """
-    task = {c.optimizer: c for c in block_of(conditions, dataset, backbone) if c.has(metric)}
+    task = {c.method: c for c in task_conditions(conditions, dataset, backbone) if c.has(metric)}
     differences: list[float] = []
     used: list[tuple[str, ...]] = []
     identical: list[tuple[str, str]] = []

@@ -26,14 +26,14 @@ def simulate_results(
     *,
     datasets: Sequence[str] = ("deap", "bci2a", "isruc"),
     backbones: Sequence[str] = ("eegnet",),
-    draws: int = 5,
+    repetitions: int = 5,
     seed_noise: float = 0.01,
     subject_noise: float = 0.01,
     seed: int = 0,
 ) -> tuple[list[RunResult], list[ExpectedRuns]]:
-    """Draw accuracies around a level that each fold has for all optimizers. Fractions.
+    """Draw accuracies around a level that each fold has for all methods. Fractions.
 
-    An optimizer adds its gain, an effect of its own for each fold (SD `subject_noise`, equal for
+    A method adds its gain, an effect of its own for each fold (SD `subject_noise`, equal for
     copies such as `adam` and `adam_seed_1`) and noise per run (SD `seed_noise`).
     """
     rng = np.random.default_rng(seed)
@@ -44,12 +44,12 @@ def simulate_results(
             base = rng.normal(level, spread, folds)
             fold_effects: dict[str, np.ndarray] = {}
             for name, gain in gains.items():
-                original = role_from_name(name).copy_of or name
+                original = role_from_name(name).replicate_of or name
                 method = SAME_METHOD.get(original, original)
                 fold_effect = fold_effects.setdefault(method, rng.normal(0, subject_noise, folds))
-                expected.append(ExpectedRuns(dataset, backbone, name, folds, draws))
+                expected.append(ExpectedRuns(dataset, backbone, name, folds, repetitions))
                 for fold in range(folds):
-                    for draw in range(draws):
+                    for repetition in range(repetitions):
                         noise = rng.normal(0, seed_noise)
                         value = float(np.clip(base[fold] + gain + fold_effect[fold] + noise, 0, 1))
                         results.append(
@@ -57,9 +57,9 @@ def simulate_results(
                                 study="simulated",
                                 dataset=dataset,
                                 backbone=backbone,
-                                optimizer=name,
+                                method=name,
                                 fold=fold,
-                                draw=draw,
+                                repetition=repetition,
                                 test_subjects=(f"s{fold + 1:02d}",),
                                 metrics={"accuracy": value, "weighted_f1": 0.93 * value},
                                 majority_accuracy=1 / classes + 0.05,

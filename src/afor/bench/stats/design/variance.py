@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from afor.bench.stats.groups import Condition, Conditions, block_of, complete_folds
+from afor.bench.stats.groups import Condition, Conditions, complete_folds, task_conditions
 
 SUBJECT, DRAW, SEED = "subject × method", "repetition × method", "seed × method"
 SIMULATIONS = 10_000
@@ -42,8 +42,8 @@ class Component:
         return " + ".join(self.sources)
 
     @property
-    def is_averaged_by_draws(self) -> bool:
-        """Whether a further draw per fold reduces its part in a fold value."""
+    def is_averaged_by_repetitions(self) -> bool:
+        """Whether a further repetition per fold reduces its part in a fold value."""
         return SUBJECT not in self.sources
 
 
@@ -52,35 +52,35 @@ class VarianceComponents:
     """The components of one paired difference, the widest source first."""
 
     folds: int
-    draws: int
+    repetitions: int
     seeds: int
     mean: float
-    fold_sd: float  # SD of the fold differences of this design, over all its draws and seeds
+    fold_sd: float  # SD of the fold differences of this design, over all its repetitions and seeds
     components: tuple[Component, ...]
 
-    def fold_variance(self, draws: int) -> float:
-        """Return the variance of a fold difference over so many draws with one seed each."""
-        return sum(c.variance / self._divisor(c, draws) for c in self.components)
+    def fold_variance(self, repetitions: int) -> float:
+        """Return the variance of a fold difference over so many repetitions with one seed each."""
+        return sum(c.variance / self._divisor(c, repetitions) for c in self.components)
 
-    def fold_variance_samples(self, draws: int) -> FloatArray:
+    def fold_variance_samples(self, repetitions: int) -> FloatArray:
         """Return simulated values of `fold_variance`, which show how well the pilot knows it."""
-        parts = [c.samples / self._divisor(c, draws) for c in self.components]
+        parts = [c.samples / self._divisor(c, repetitions) for c in self.components]
         return np.asarray(np.sum(parts, axis=0))
 
-    def _divisor(self, component: Component, draws: int) -> int:
-        return draws if component.is_averaged_by_draws else 1
+    def _divisor(self, component: Component, repetitions: int) -> int:
+        return repetitions if component.is_averaged_by_repetitions else 1
 
 
 def estimate_components(differences: ArrayLike, *, seed: int = 0) -> VarianceComponents:
     """Estimate the variance components of a complete nested design.
 
     Args:
-        differences: Paired differences by (fold, draw, seed), of at least two folds.
+        differences: Paired differences by (fold, repetition, seed), of at least two folds.
         seed: Seed of the simulation behind the intervals.
 
     Returns:
         The components. Levels with one member are not apart from the level above: with one seed,
-        draw and seed are one component; with one draw, subject and draw are.
+        repetition and seed are one component; with one repetition, subject and repetition are.
 
     >>> rng = np.random.default_rng(0)
     >>> made = rng.normal(0, 2, (40, 1, 1)) + rng.normal(0, 1, (40, 5, 1))
@@ -91,8 +91,8 @@ def estimate_components(differences: ArrayLike, *, seed: int = 0) -> VarianceCom
     values = np.asarray(differences, dtype=np.float64)
     if values.ndim != 3 or len(values) < 2 or values.size == 0 or not np.isfinite(values).all():
         raise ValueError(
-            "variance components need finite differences by (fold, draw, seed) and at least two "
-            f"folds; got shape {values.shape}"
+            "variance components need finite differences by (fold, repetition, seed) and at least "
+            f"two folds; got shape {values.shape}"
         )
     sources: list[list[str]] = []  # of each level of the design
     squares: list[float] = []  # mean squares
@@ -125,31 +125,35 @@ def estimate_components(differences: ArrayLike, *, seed: int = 0) -> VarianceCom
         samples = simulated[i] - (simulated[i + 1] if i + 1 < len(pooled) else 0.0)
         components.append(_component(tuple(sources[i]), (pooled[i] - below) / size, samples / size))
     fold_sd = float(values.mean(axis=(1, 2)).std(ddof=1))
-    folds, draws, seeds = values.shape
-    return VarianceComponents(folds, draws, seeds, float(values.mean()), fold_sd, tuple(components))
+    folds, repetitions, seeds = values.shape
+    return VarianceComponents(
+        folds, repetitions, seeds, float(values.mean()), fold_sd, tuple(components)
+    )
 
 
 def paired_differences(
-    conditions: Conditions, dataset: str, backbone: str, metric: str, optimizer: str, baseline: str
+    conditions: Conditions, dataset: str, backbone: str, metric: str, method: str, baseline: str
 ) -> FloatArray:
-    """Return the differences between two methods by (fold, draw, seed).
+    """Return the differences between two methods by (fold, repetition, seed).
 
     A method's replicates count as its further seeds. Pairs share fold, repetition and seed; folds
     without all pairs are left out, so that the array may be empty.
     """
     ours, theirs = (
-        _by_seed(conditions, dataset, backbone, metric, name) for name in (optimizer, baseline)
+        _by_seed(conditions, dataset, backbone, metric, name) for name in (method, baseline)
     )
     pairs = [(ours[seed], theirs[seed]) for seed in ours if seed in theirs]
-    folds, draws = complete_folds([one.runs.keys() & other.runs.keys() for one, other in pairs])
+    folds, repetitions = complete_folds(
+        [one.runs.keys() & other.runs.keys() for one, other in pairs]
+    )
     differences = [
         [
             [one.value((f, d), metric) - other.value((f, d), metric) for one, other in pairs]
-            for d in draws
+            for d in repetitions
         ]
         for f in folds
     ]
-    return np.array(differences, dtype=np.float64).reshape(len(folds), len(draws), len(pairs))
+    return np.array(differences, dtype=np.float64).reshape(len(folds), len(repetitions), len(pairs))
 
 
 def _by_seed(
@@ -163,9 +167,11 @@ def _by_seed(
     by_seed: dict[int | None, Condition] = {}
     if named is not None and named.has(metric):
         by_seed[None] = named
-    if named is None or not named.is_copy:
-        for other in block_of(conditions, dataset, backbone):
-            is_replicate = other.is_copy and other.method == method and other.role.seed is not None
+    if named is None or not named.is_replicate:
+        for other in task_conditions(conditions, dataset, backbone):
+            is_replicate = (
+                other.is_replicate and other.original == method and other.role.seed is not None
+            )
             if is_replicate and other.has(metric):
                 by_seed[other.role.seed] = other
     return by_seed

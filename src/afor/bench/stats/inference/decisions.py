@@ -91,17 +91,25 @@ def decide_family(
     evidence = [
         _evidence(np.asarray(row, dtype=np.float64).tolist(), margin, level) for row in differences
     ]
+    return correct_family(evidence, family)
+
+
+def correct_family(
+    evidence: Sequence[PairedDecision], family: int | None = None
+) -> list[PairedDecision]:
+    """Decide again about comparisons that were decided about alone, Holm-corrected."""
     different = holm([made.p_two_sided for made in evidence], family)
-    p_equivalent = [made.p_equivalent for made in evidence]
-    equivalent = p_equivalent if margin is None else holm(p_equivalent, family)
+    equivalent = [made.p_equivalent for made in evidence]
+    if not any(map(math.isnan, equivalent)):
+        equivalent = holm(equivalent, family)
     return [
         replace(
             made,
-            p_different_holm=different[i],
-            p_equivalent_holm=equivalent[i],
-            decision=choose_decision(made.mean, different[i], equivalent[i], level),
+            p_different_holm=p,
+            p_equivalent_holm=q,
+            decision=choose_decision(made.mean, p, q, made.level),
         )
-        for i, made in enumerate(evidence)
+        for made, p, q in zip(evidence, different, equivalent, strict=True)
     ]
 
 
