@@ -52,7 +52,8 @@ def test_the_model_agrees_with_statsmodels(seed):
     variances = rng.uniform(0.2, 2.0, size=k)
     means = rng.normal(0.3, rng.choice([0.1, 1.0, 3.0]), size=k) + rng.normal(size=k)
     ours = random_effects(means, variances)
-    theirs = meta_analysis.combine_effects(means, variances, method_re="iterated", atol=1e-12)
+    # Nearer to the root, statsmodels may pass it by rounding, and then takes 0 instead.
+    theirs = meta_analysis.combine_effects(means, variances, method_re="iterated", atol=1e-5)
     assert ours.mean == pytest.approx(theirs.mean_effect_re, rel=1e-6)
     assert ours.tau**2 == pytest.approx(max(0.0, theirs.tau2), abs=1e-6)
     assert ours.i_squared == pytest.approx(max(0.0, theirs.i2), abs=1e-9)
