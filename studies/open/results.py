@@ -4,7 +4,9 @@
     python studies/open/results.py docs/results/open docs/results/open
 
 The first folder holds the stores (`open-eyes.db`, ...) or the runs that were exported from them
-(`eyes.csv`, ...). A task whose runs are not there is left out.
+(`eyes.csv`, ...). A task whose runs are not there is left out. A task may be trained one network at
+a time (`afor run studies/open/stress.toml --backbone eegnet_authors`): each network then has a
+study, a store and a file of its own (`open-stress-eegnet_authors.db`, `stress-eegnet_authors.csv`).
 """
 
 import subprocess
@@ -34,12 +36,16 @@ POINTS = 100
 
 
 def runs_in(folder: Path) -> dict[str, Path]:
-    """Return the file of each task that has runs: exported ones before stores."""
+    """Return the file of each task or network of a task that has runs: exported ones before stores.
+
+    Keys are the names of the studies without `open-`.
+    """
     found = {}
-    for task in TASKS:
-        for path in (folder / f"{task}.csv", folder / f"open-{task}.db"):
+    networks = [f"{task}-{network}_authors" for task in TASKS for network in NETWORKS]
+    for name in [*TASKS, *networks]:
+        for path in (folder / f"{name}.csv", folder / f"open-{name}.db"):
             if path.is_file():
-                found.setdefault(task, path)
+                found.setdefault(name, path)
     return found
 
 
