@@ -168,7 +168,7 @@ class Monitor:
         if not self._records:
             return "nothing recorded yet; call record() after optimizer.step()"
         step, names, _ = self._records[-1]
-        return f"AFOR's controllers of {len(names)} tensors after {step} steps"
+        return f"AFOR's controllers of {len(names)} tensors at call {step} of record()"
 
     def _table_lines(self) -> list[tuple[str, ...]]:
         header = ("tensor", "beta2", "score", "noise", "agreement", "z-score", "sigma")

@@ -47,3 +47,15 @@ def test_parts_of_a_study_are_named_where_the_whole_is_missing(tmp_path, monkeyp
             StoreError, match=r"afor store merge results/shardy.db results/shardy.part-1"
         ):
             find_store(name)
+
+
+def test_a_changed_study_is_named_where_the_study_itself_was_not_run(
+    tmp_path, monkeypatch, small_study
+):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.toml").write_text(small_study(name="mine"))
+    assert find_store("mine.toml") == Path("results/mine.db")
+    Path("results").mkdir()
+    Path("results/mine-changed.db").touch()
+    with pytest.raises(StoreError, match=r"other options do: results/mine-changed.db"):
+        find_store("mine.toml")

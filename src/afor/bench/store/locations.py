@@ -51,6 +51,12 @@ def find_store(study_or_path: str) -> Path:
             f"{expected} does not exist, but its parts do: {', '.join(parts)}. Bring them together "
             f"with `afor store merge {expected} {' '.join(parts)}`, or name one of them."
         )
+    changed = sorted(map(str, expected.parent.glob(f"{glob.escape(expected.stem)}-*.db")))
+    if is_toml and changed:
+        raise StoreError(
+            f"{expected} does not exist, but results of this study with other options do: "
+            f"{', '.join(changed)}. Name one of them, or make these with `afor run {path}`."
+        )
     if is_toml:
         return expected
     raise StoreError(

@@ -148,8 +148,18 @@ def gdf_in_wrong_units(root):
     )
 
 
+def condition_in_the_name_beside_stray_marks(root):
+    for number, subject in enumerate("abc"):
+        for part in (1, 2):
+            raw = raw_of(10 * number + part)
+            if number == 0:
+                raw.set_annotations(mne.Annotations([0.0], 0.0, [f"end of {part}"]))
+            raw.save(root / f"{subject}_{part}_raw.fif", verbose="error")
+    return lambda survey: len(survey.classes) == 2 and survey.options()["classes_from"] == "file"
+
+
 CASES = [egi, biosemi, event_files, bids_with_eog, bids_tasks, condition_in_the_name,
-         eegmat_files, set_files, gdf_in_wrong_units]  # fmt: skip
+         condition_in_the_name_beside_stray_marks, eegmat_files, set_files, gdf_in_wrong_units]  # fmt: skip
 
 
 @pytest.mark.usefixtures("train_here")

@@ -86,9 +86,15 @@ class Survey:
 
     @property
     def has_condition_per_file(self) -> bool:
-        """Return True if events give no classes, and every subject has the same conditions."""
+        """Return True if events give no classes, and every subject has the same conditions.
+
+        Events that some recordings lack, such as a mark of their end, give no classes.
+        """
+        has_classes = len(self.classes) > 1 and (
+            sum(self.events[name] for name in self.classes) >= sum(self.subjects.values())
+        )
         counts = self.conditions.values()
-        return len(self.classes) < 2 <= len(self.conditions) and set(counts) == {len(self.subjects)}
+        return not has_classes and len(counts) > 1 and set(counts) == {len(self.subjects)}
 
     @property
     def scale(self) -> float:
