@@ -189,7 +189,9 @@ def test_a_notebook_shows_the_figure_as_a_picture() -> None:
 def test_print_shows_the_last_record() -> None:
     _, optimizer, monitor = trained(3)
     assert repr(monitor) == "Monitor: AFOR's controllers of 4 tensors at call 3 of record()"
-    assert str(monitor) == f"AFOR's controllers of 4 tensors at call 3 of record()\n{monitor.table()}"
+    assert (
+        str(monitor) == f"AFOR's controllers of 4 tensors at call 3 of record()\n{monitor.table()}"
+    )
     assert "nothing recorded yet" in repr(Monitor(optimizer))
 
 
