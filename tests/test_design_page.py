@@ -121,7 +121,7 @@ def test_a_recording_passes_the_functions_of_the_walk_in_their_order(tmp_path, m
     monkeypatch.setenv("AFOR_CACHE", str(tmp_path / "cache"))
 
     def walk():
-        run(StudyOptions(store=tmp_path / "walk.db"), str(study), jobs=1)
+        run(str(study), options=StudyOptions(store=tmp_path / "walk.db"), jobs=1)
         build_table("main", Results.open([tmp_path / "walk.db"]))
 
     check_walk(names_of_walk("From a recording to a cell of a table"), walk)

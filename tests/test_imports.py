@@ -83,7 +83,11 @@ INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
     (
         "afor.bench.cli.options",
         "completion alone needs the names, and `afor --help` imports little",
-        ["afor.bench.data.catalog", "afor.bench.optimizers.registry"],
+        [
+            "afor.bench.data.catalog",
+            "afor.bench.optimizers.registry",
+            "afor.bench.training.record",
+        ],
     ),
     (
         "afor.bench.cli.catalog.doctor",

@@ -215,6 +215,16 @@ def test_the_shell_completes_options_of_a_command_that_is_loaded_for_it():
         ("afor table mai", {"main"}),
         ("afor figure fold", {"folds"}),
         ("afor table main kitchen --format lat", {"latex"}),
+        ("afor judge kitchen --metric kap", {"kappa"}),
+        ("afor judge kitchen --study ki", {"kitchen"}),
+        ("afor plan demo --pilot ki", {"kitchen"}),
+        ("afor run demo --lr-from ki", {"kitchen"}),
+        ("afor run demo --device mp", {"mps"}),
+        ("afor analyse memory sens", {"sensitivity"}),
+        ("afor analyse shift demo --optimizer radam_", {"radam_decoupled"}),
+        ("afor optimizers rada", {"radam", "radam_decoupled"}),
+        ("afor models hs", {"hslt", "hslt_authors"}),
+        ("afor store merge all.db ki", {"kitchen"}),
     ],
 )
 def test_the_shell_completes_values(typed, expected, tmp_path, monkeypatch):

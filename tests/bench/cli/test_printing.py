@@ -30,10 +30,10 @@ def test_what_is_not_accepted_is_told_with_the_nearest():
 def test_an_analysis_prints_the_values_that_it_writes(tmp_path, capsys):
     written = tmp_path / "values.json"
     values = {"loss": float("nan"), "β₂": (0.99, 0.999)}
-    OutputOptions([written], as_json=True).show("words", values)
+    OutputOptions(output=[written], as_json=True).show("words", values)
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads(written.read_text("utf-8")) == {"loss": None, "β₂": [0.99, 0.999]}
-    OutputOptions([written]).show("words", values)
+    OutputOptions(output=[written]).show("words", values)
     out, err = capsys.readouterr()
     assert (out, err) == ("words\n", f"{written}\n")
 
@@ -41,4 +41,4 @@ def test_an_analysis_prints_the_values_that_it_writes(tmp_path, capsys):
 @pytest.mark.parametrize("name", ["a.pdf", "a.tex"])
 def test_a_file_that_an_analysis_does_not_have_is_refused_before_the_work(name):
     with pytest.raises(ConfigError, match=f"{name}: this command writes .json"):
-        OutputOptions([Path(name)]).check(figure=name != "a.pdf")
+        OutputOptions(output=[Path(name)]).check(figure=name != "a.pdf")

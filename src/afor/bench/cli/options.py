@@ -1,47 +1,70 @@
-"""The arguments and options that several commands share, with their help texts.
+"""What several commands share: texts, spellings and values of options, and groups of options.
 
-A dataclass is a group: a command that takes one has an option per field, see `lazy`.
+A command is a function. Its positional parameters are arguments, the keyword-only ones are options,
+and the section `Args` of its docstring has their help texts; `lazy` reads all of this. A dataclass
+is a group: a command that takes one has an option per field.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, ClassVar, Literal
 
-import typer
+TableFormat = Literal["terminal", "markdown", "latex", "csv"]
 
-MAX_JOBS = 1024
-CHANGES_PANEL = "Change the study (its name then says so: ablation-synthetic-eegnet)"
+# The help texts of parameters that mean the same in several commands.
+TEXTS = {
+    "name": "A preset (`afor study` lists them) or a study's TOML file.",
+    "results": "The results: a study's name, its TOML file or a store file.",
+    "study": "Use only the runs of this study of the store.",
+    "baseline": "The method that all others are compared with. "
+    "[default: adam, or the first method]",
+    "margin": "METRIC=POINTS: differences up to this size count as equivalent; repeatable. "
+    "[default: as the study states, or 1 point (0.02 for kappa)]",
+    "allow_different": "KEY: compare runs on purpose although they differ in this setting, such as "
+    "max_epochs; repeatable.",
+    "root": "NAME=FOLDER: the folder of a data set's files. "
+    "[default: NAME in $AFOR_DATA or ./data]",
+    "option": "Set an option of the data set: KEY=VALUE, such as task=left_right; repeatable.",
+    "form": "How the table is written. [default: by --output's suffix]",
+    "jobs": "Number of parallel processes; 0 uses all available cores.",
+    "trust": "Import the code that a store names. Without it the code is only listed.",
+    "as_json": "Print JSON to standard output.",
+}
+# Spellings and limits of options; others are called as their parameters.
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "as_json": {"names": ("--json",)},
+    "family": {"min": 0, "max": 1000},
+    "fold": {"min": 0},
+    "form": {"names": ("--format", "-f")},
+    "grid": {"max": 1001},
+    "jobs": {"names": ("-j", "--jobs"), "min": 0, "max": 1024},
+    "metric": {"names": ("--metric", "-m")},
+    "new_name": {"names": ("--name",)},
+    "output": {"names": ("--output", "-o")},
+    "rounds": {"min": 1, "max": 100_000},
+    "setting": {"names": ("--set",)},
+    "trials": {"min": 0, "max": 10_000},
+    "wanted": {"names": ("--power",)},
+}
 
 
-def option(help_text: str, *names: str, **settings: Any) -> Any:
-    """Return an option of a command; without names it is called as its parameter."""
-    return typer.Option(*names, help=help_text, **settings)
-
-
-def argument(help_text: str, **settings: Any) -> Any:
-    """Return a positional argument of a command."""
-    return typer.Argument(help=help_text, **settings)
-
-
-def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Return the function that completes a word in the shell to the names that begin with it."""
-    return lambda incomplete: sorted(name for name in names() if name.startswith(incomplete))
-
-
-def _presets() -> Iterator[str]:
+def presets() -> Iterator[str]:
+    """Yield the names of the presets and of the TOML files here."""
     folder = files("afor.bench.study").joinpath("presets")
     yield from (entry.name.removesuffix(".toml") for entry in folder.iterdir())
     yield from (str(path) for path in Path().glob("*.toml"))
 
 
-def _stores() -> Iterator[str]:
+def stores() -> Iterator[str]:
+    """Yield the names of the studies whose stores are here."""
     yield from (path.stem for path in Path("results").glob("*.db"))
 
 
-def _optimizers() -> Iterable[str]:
+def optimizers() -> Iterable[str]:
+    """Return the names of the registered optimizers."""
     from afor.bench.optimizers.registry import OPTIMIZERS
 
     return OPTIMIZERS
@@ -59,163 +82,87 @@ def backbones() -> Iterable[str]:
     return list(json.loads(files("afor.bench.models").joinpath("sizes.json").read_text("utf-8")))
 
 
-# What a command works on.
-StudyName = Annotated[
-    str,
-    argument(
-        "A preset (`afor study` lists them) or a study's TOML file.",
-        autocompletion=completing(_presets),
-    ),
-]
-Results = Annotated[
-    str,
-    argument(
-        "The results: a study's name, its TOML file or a store file.",
-        autocompletion=completing(_stores),
-    ),
-]
-ResultsList = Annotated[
-    list[str] | None,
-    argument(
-        "The results: study names, TOML files, store files, or .csv, .json and .parquet "
-        "files of results or of any scores.",
-        autocompletion=completing(_stores),
-    ),
-]
-_ONLY_STUDY = "Use only the runs of this study of the store."
-OnlyStudy = Annotated[str | None, option(_ONLY_STUDY)]
-OnlyStudies = Annotated[list[str] | None, option(_ONLY_STUDY)]
-AllowDifferent = Annotated[
-    list[str] | None,
-    option(
-        "KEY: compare runs on purpose although they differ in this setting, such as max_epochs; "
-        "repeatable."
-    ),
-]
+def metrics() -> Iterable[str]:
+    """Return the names of the metrics."""
+    from afor.bench.training.record import METRICS
 
-# Where things are.
-StorePath = Annotated[
-    Path | None, option("Store file of the results.", show_default="results/NAME.db")
-]
-Roots = Annotated[
-    list[str] | None,
-    option(
-        "NAME=FOLDER: the folder of a data set's files.",
-        show_default="NAME in $AFOR_DATA or ./data",
-    ),
-]
-
-# How a command works and what it prints.
-Json = Annotated[bool, option("Print JSON to standard output.", "--json")]
-Jobs = Annotated[
-    int,
-    option(
-        "Number of parallel processes; 0 uses all available cores.",
-        "-j",
-        "--jobs",
-        min=0,
-        max=MAX_JOBS,
-    ),
-]
-Device = Annotated[
-    str,
-    option(
-        "Train on this kind of device instead of the study's: auto, cpu, cuda (all GPUs), "
-        "cuda:1 (one of them) or mps.",
-        show_default="the study's",
-    ),
-]
-Trust = Annotated[
-    bool,
-    option("Import the code that a store names. Without it the code is only listed.", "--trust"),
-]
-Available = Annotated[
-    bool,
-    option("Leave out the data sets that are absent; the study keeps its name.", "--available"),
-]
-LrFrom = Annotated[
-    str,
-    option(
-        "Take the learning rates from a finished search: a study's name, its TOML file or "
-        "a store file."
-    ),
-]
-TableFormat = Annotated[
-    Literal["terminal", "markdown", "latex", "csv"] | None,
-    option("How the table is written.", "--format", "-f", show_default="by --output's suffix"),
-]
-AforVariant = Annotated[str, option("AFOR or one of its variants.")]
+    return METRICS
 
 
-@dataclass(frozen=True)
+# What the shell completes, by parameter.
+VALUES: Mapping[str, Callable[[], Iterable[str]]] = {
+    "backbone": backbones,
+    "baseline": optimizers,
+    "damaged": stores,
+    "dataset": datasets,
+    "device": lambda: ("auto", "cpu", "cuda", "mps"),
+    "lr": lambda: ("search", "each"),
+    "lr_from": stores,
+    "method": optimizers,
+    "metric": metrics,
+    "name": presets,
+    "optimizer": optimizers,
+    "parts": stores,
+    "pilot": stores,
+    "results": stores,
+    "study": stores,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """Which run of a study an analysis trains again."""
+    """Which run of a study an analysis trains again.
 
-    dataset: Annotated[
-        str,
-        option(
-            "Data set of the study.", show_default="its first", autocompletion=completing(datasets)
-        ),
-    ] = ""
-    backbone: Annotated[
-        str,
-        option(
-            "Backbone of the study.", show_default="its first", autocompletion=completing(backbones)
-        ),
-    ] = ""
-    fold: Annotated[int, option("Fold of the run, from 0.", min=0)] = 0
-    root: Roots = None
+    Args:
+        dataset: Data set of the study. [default: its first]
+        backbone: Backbone of the study. [default: its first]
+        fold: Fold of the run, from 0.
+    """
+
+    dataset: str = ""
+    backbone: str = ""
+    fold: int = 0
+    root: list[str] | None = None
 
 
-def _change(help_text: str, *names: str, **settings: Any) -> Any:
-    """Return an option that changes a study."""
-    return option(help_text, *names, rich_help_panel=CHANGES_PANEL, **settings)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ChangeOptions:
-    """Changes of a study, shared by `study`, `plan` and `run`."""
+    """Changes of a study, shared by `study`, `plan` and `run`.
 
-    dataset: Annotated[
-        list[str] | None,
-        _change(
-            "Use this data set instead of the study's: NAME, or NAME=DATASET; repeatable.",
-            autocompletion=completing(datasets),
-        ),
-    ] = None
-    backbone: Annotated[
-        list[str] | None,
-        _change(
-            "Use this backbone instead of the study's; repeatable.",
-            autocompletion=completing(backbones),
-        ),
-    ] = None
-    optimizer: Annotated[
-        list[str] | None,
-        _change(
-            "Use this optimizer instead of the study's; afor_seed_1 is AFOR with seed 1; "
-            "repeatable.",
-            autocompletion=completing(_optimizers),
-        ),
-    ] = None
-    epochs: Annotated[int | None, _change("Maximum number of epochs.")] = None
-    setting: Annotated[
-        list[str] | None,
-        _change(
-            "Set any other key of the study: KEY=VALUE, such as training.lr=1e-3, "
-            "protocol.repetitions=5 or datasets.synthetic.options.shift=2.0; repeatable.",
-            "--set",
-        ),
-    ] = None
+    Args:
+        dataset: Use this data set instead of the study's: NAME, or NAME=DATASET; repeatable.
+        backbone: Use this backbone instead of the study's; repeatable.
+        optimizer: Use this optimizer instead of the study's; afor_seed_1 is AFOR with seed 1;
+            repeatable.
+        epochs: Maximum number of epochs.
+        setting: Set any other key of the study: KEY=VALUE, such as training.lr=1e-3,
+            protocol.repetitions=5 or datasets.synthetic.options.shift=2.0; repeatable.
+    """
+
+    PANEL: ClassVar[str] = "Change the study (its name then says so: ablation-synthetic-eegnet)"
+    dataset: list[str] | None = None
+    backbone: list[str] | None = None
+    optimizer: list[str] | None = None
+    epochs: int | None = None
+    setting: list[str] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StudyOptions(ChangeOptions):
-    """What `plan` and `run` know of the study and of this machine."""
+    """What `plan` and `run` know of the study and of this machine.
 
-    store: StorePath = None
-    root: Roots = None
-    lr_from: LrFrom = ""
-    trust: Trust = False
-    available: Available = False
-    device: Device = ""
+    Args:
+        store: Store file of the results. [default: results/NAME.db]
+        lr_from: Take the learning rates from a finished search: a study's name, its TOML file or a
+            store file.
+        available: Leave out the data sets that are absent; the study keeps its name.
+        device: Train on this kind of device instead of the study's: auto, cpu, cuda (all GPUs),
+            cuda:1 (one of them) or mps. [default: the study's]
+    """
+
+    store: Path | None = None
+    root: list[str] | None = None
+    lr_from: str = ""
+    trust: bool = False
+    available: bool = False
+    device: str = ""

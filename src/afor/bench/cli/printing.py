@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-from afor.bench.cli.options import Json, option
 from afor.bench.cli.terminal import print_json
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import check_output, write_output
@@ -78,20 +77,17 @@ def check_outputs(targets: Iterable[Path], accepted: Sequence[str] = FIGURE_FORM
         check_output(target)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OutputOptions:
-    """Where an analysis goes: to files, each as its suffix says, and to standard output."""
+    """Where an analysis goes: to files, each as its suffix says, and to standard output.
 
-    output: Annotated[
-        list[Path] | None,
-        option(
-            "A file to write: the values (.json), the figure (.pdf .svg .png) or the table "
-            "(.md .tex .csv .txt), where there is one; repeatable.",
-            "--output",
-            "-o",
-        ),
-    ] = None
-    as_json: Json = False
+    Args:
+        output: A file to write: the values (.json), the figure (.pdf .svg .png) or the table (.md
+            .tex .csv .txt), where there is one; repeatable.
+    """
+
+    output: list[Path] | None = None
+    as_json: bool = False
 
     def check(self, *, figure: bool = True, table: bool = False) -> None:
         """Check the names of the files before the work; say which kinds there are."""

@@ -1,6 +1,6 @@
 """The commands ``afor analyse landscape | memory | shift``: a run trained again and watched."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import typer
 
@@ -11,7 +11,7 @@ from afor.bench.analyses.landscape.record import content_of
 from afor.bench.analyses.landscape.trajectories import Trajectory, record_trajectory
 from afor.bench.analyses.landscape.views import findings, landscape_figure, landscape_table
 from afor.bench.analyses.replay import ChosenRun, find_run
-from afor.bench.cli.options import AforVariant, Jobs, RunOptions, StudyName, option
+from afor.bench.cli.options import RunOptions
 from afor.bench.cli.printing import OutputOptions, progress_bar, render
 from afor.bench.cli.studies.selection import cores, resolve_study, with_roots
 from afor.bench.cli.terminal import print_next
@@ -19,35 +19,30 @@ from afor.bench.study.schema import Study
 
 
 def landscape(
+    name: str,
+    *,
     options: RunOptions,
     outputs: OutputOptions,
-    name: StudyName,
-    optimizer: Annotated[
-        list[str] | None,
-        option("Optimizer of the study to train; repeatable.", show_default="adam and afor"),
-    ] = None,
-    grid: Annotated[int, option("Number of grid points along each direction.", max=1001)] = 51,
-    span: Annotated[
-        float | None,
-        option("The grid reaches from -SPAN to SPAN.", show_default="wide enough for the paths"),
-    ] = None,
-    directions: Annotated[
-        Literal["random", "filter", "pca"],
-        option("Directions of the plane: random, filter-normalised, or PCA of the paths."),
-    ] = "random",
-    windows: Annotated[
-        int, option("Number of training windows to average the loss over; 0 uses all.")
-    ] = 512,
-    batch_norm: Annotated[
-        Literal["fixed", "recomputed"],
-        option("Batch-norm statistics: those of the center, or recomputed at each point."),
-    ] = "fixed",
-    jobs: Jobs = 0,
+    optimizer: list[str] | None = None,
+    grid: int = 51,
+    span: float | None = None,
+    directions: Literal["random", "filter", "pca"] = "random",
+    windows: int = 512,
+    batch_norm: Literal["fixed", "recomputed"] = "fixed",
+    jobs: int = 0,
 ) -> None:
     """Draw the loss around a trained solution.
 
     Trains one run of a study with each optimizer, and evaluates the loss on a plane through one of
     the solutions. Tables, figures and the report read the values that it writes.
+
+    Args:
+        optimizer: Optimizer of the study to train; repeatable. [default: adam and afor]
+        grid: Number of grid points along each direction.
+        span: The grid reaches from -SPAN to SPAN. [default: wide enough for the paths]
+        directions: Directions of the plane: random, filter-normalised, or PCA of the paths.
+        windows: Number of training windows to average the loss over; 0 uses all.
+        batch_norm: Batch-norm statistics: those of the center, or recomputed at each point.
 
     Example:
         afor analyse landscape demo --directions pca --output landscape.json
@@ -83,17 +78,20 @@ def landscape(
 
 
 def memory(
+    name: str,
+    *,
     options: RunOptions,
     outputs: OutputOptions,
-    name: StudyName,
-    optimizer: AforVariant = "afor",
-    steps: Annotated[
-        int, option("Number of steps to train, without early stopping; 0 trains as the run does.")
-    ] = 0,
+    optimizer: str = "afor",
+    steps: int = 0,
 ) -> None:
     """Show beta2 and z-scores of one run step by step.
 
     The run is trained again, beside the same run with constant beta2.
+
+    Args:
+        optimizer: AFOR or one of its variants.
+        steps: Number of steps to train, without early stopping; 0 trains as the run does.
 
     Example:
         afor analyse memory demo --output memory.pdf
@@ -107,21 +105,25 @@ def memory(
 
 
 def shift(
+    name: str,
+    *,
     options: RunOptions,
     outputs: OutputOptions,
-    name: StudyName,
-    optimizer: AforVariant = "afor",
-    batches_per_block: Annotated[int, option("Number of batches until the subjects change.")] = 20,
-    rounds: Annotated[int, option("Number of blocks of each subject.")] = 20,
-    statistics: Annotated[
-        Literal["paper", "calibrated"] | None,
-        option("Statistics of the score.", show_default="the study's"),
-    ] = None,
+    optimizer: str = "afor",
+    batches_per_block: int = 20,
+    rounds: int = 20,
+    statistics: Literal["paper", "calibrated"] | None = None,
 ) -> None:
     """Measure how AFOR responds to a change of subject.
 
     This tests the paper's claim that a change of subject raises the residual and shortens the
     memory. The subjects of training batches change in blocks; a shuffled order is the control.
+
+    Args:
+        optimizer: AFOR or one of its variants.
+        batches_per_block: Number of batches until the subjects change.
+        rounds: Number of blocks of each subject.
+        statistics: Statistics of the score. [default: the study's]
 
     Example:
         afor analyse shift demo --statistics calibrated

@@ -1,14 +1,12 @@
 """The commands ``afor analyse matched | headroom``: what finished runs say of beta2."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from afor.bench.analyses.adaptation.matched import matched_study
 from afor.bench.analyses.headroom.compute import measure_headroom
 from afor.bench.analyses.headroom.views import headroom_figure, headroom_tables
-from afor.bench.cli.options import OnlyStudy, Results, Trust, option
 from afor.bench.cli.printing import OutputOptions, render
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.files import write_output
@@ -18,20 +16,25 @@ from afor.bench.study.named_code import refuse_stored_code
 
 
 def matched(
-    results: Results,
-    output: Annotated[Path, option("The TOML file to write.", "--output", "-o")] = Path(
-        "matched.toml"
-    ),
-    dataset: Annotated[str, option("Data set of the store.", show_default="the only one")] = "",
-    backbone: Annotated[str, option("Backbone of the store.", show_default="the only one")] = "",
-    study: OnlyStudy = None,
-    optimizer: Annotated[str, option("The optimizer whose mean beta2 is used.")] = "afor",
-    trust: Trust = False,
+    results: str,
+    *,
+    output: Path = Path("matched.toml"),
+    dataset: str = "",
+    backbone: str = "",
+    study: str | None = None,
+    optimizer: str = "afor",
+    trust: bool = False,
 ) -> None:
     """Write a study of AdamW at AFOR's mean beta2.
 
     The mean is taken from the finished AFOR runs of a store. The study compares AFOR with AdamW at
     one constant for all tensors, and at one constant per tensor.
+
+    Args:
+        output: The TOML file to write.
+        dataset: Data set of the store. [default: the only one]
+        backbone: Backbone of the store. [default: the only one]
+        optimizer: The optimizer whose mean beta2 is used.
 
     Example:
         afor analyse matched demo --output matched.toml
@@ -55,18 +58,11 @@ def matched(
 
 
 def headroom(
-    results: Results,
+    results: str,
+    *,
     outputs: OutputOptions,
-    metric: Annotated[
-        list[str] | None,
-        option(
-            "Metric to compare; repeatable.",
-            "--metric",
-            "-m",
-            show_default="nll and accuracy, of streams also on the next subject",
-        ),
-    ] = None,
-    study: OnlyStudy = None,
+    metric: list[str] | None = None,
+    study: str | None = None,
 ) -> None:
     """Measure what any constant beta2 could gain over 0.999.
 
@@ -74,6 +70,10 @@ def headroom(
     several learning rates. Constant and learning rate are chosen on one half of the folds or
     repetitions and scored on the other, both ways. Every other optimizer is a rule: the table
     compares it with beta2 = 0.999 and with the best constant.
+
+    Args:
+        metric: Metric to compare; repeatable. [default: nll and accuracy, of streams also on the
+            next subject]
 
     Example:
         afor analyse headroom headroom --output headroom.png

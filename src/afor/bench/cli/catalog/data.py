@@ -11,7 +11,6 @@ import numpy as np
 import typer
 
 from afor.bench.cli.lazy import add_command
-from afor.bench.cli.options import Json, argument, completing, datasets, option
 from afor.bench.cli.printing import progress_bar
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import AbsentError, ConfigError, DataError
@@ -34,28 +33,8 @@ from afor.bench.study.toml_io import toml_text
 
 MAX_SHOWN = 20  # subjects or events that a line lists
 
-Name = Annotated[
-    str,
-    argument(
-        f"The data set: {', '.join(NAMES)} moabb:<Name> or module:function.",
-        autocompletion=completing(datasets),
-    ),
-]
-Root = Annotated[
-    Path | None,
-    option("Folder of the data set's files.", show_default="NAME in $AFOR_DATA or ./data"),
-]
-Options = Annotated[
-    list[str] | None,
-    option(
-        "Set an option of the data set: KEY=VALUE, such as task=left_right; repeatable.",
-        "--option",
-    ),
-]
-Subjects = Annotated[list[str] | None, option("Use only this subject; repeatable.")]
 
-
-def list_datasets(as_json: Json = False) -> None:
+def list_datasets(*, as_json: bool = False) -> None:
     """List the data sets: content, licence, source, and whether the files are here.
 
     Example:
@@ -88,20 +67,24 @@ def list_datasets(as_json: Json = False) -> None:
 
 
 def get(
-    name: Name,
-    subject: Annotated[
-        list[str] | None,
-        option("Fetch only this subject, or a range such as 1-10; repeatable."),
-    ] = None,
-    root: Root = None,
-    option: Options = None,
-    dry_run: Annotated[bool, option("Say what would be fetched and stop.", "--dry-run")] = False,
-    as_json: Json = False,
+    name: Annotated[str, NAMES],
+    *,
+    subject: list[str] | None = None,
+    root: Path | None = None,
+    option: list[str] | None = None,
+    dry_run: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Fetch a public data set: size, licence and citation first, then the files that are missing.
 
     Every file is checked against its published checksum. A transfer that breaks off goes on where
     it stopped, also by the same command later. Data sets that need an agreement are described.
+
+    Args:
+        name: The data set: {values}, moabb:<Name> or module:function.
+        subject: Fetch only this subject, or a range such as 1-10; repeatable.
+        root: Folder of the data set's files. [default: NAME in $AFOR_DATA or ./data]
+        dry_run: Say what would be fetched and stop.
 
     Example:
         afor data get physionet_mi --subject 1-10
@@ -151,17 +134,23 @@ def get(
 
 
 def check(
-    name: Name,
-    root: Root = None,
-    option: Options = None,
-    subject: Subjects = None,
-    as_json: Json = False,
+    name: Annotated[str, NAMES],
+    *,
+    root: Path | None = None,
+    option: list[str] | None = None,
+    subject: list[str] | None = None,
+    as_json: bool = False,
 ) -> None:
     """Check the recordings of every subject and list the faults.
 
     Prints one line per subject with its classes and anything unusual, then the totals and the
     amplitude of each channel. Warns of a wrong unit, of flat and duplicate channels, of channels
     that are not EEG and of unbalanced classes. The exit code is 3 if there are faults.
+
+    Args:
+        name: The data set: {values}, moabb:<Name> or module:function.
+        root: Folder of the data set's files. [default: NAME in $AFOR_DATA or ./data]
+        subject: Use only this subject; repeatable.
 
     Example:
         afor data check bci2a --root data/bci2a
@@ -186,20 +175,20 @@ def check(
 
 
 def stand_in(
-    name: Annotated[Literal["deap", "bci2a", "isruc"], argument("The data set.")],
-    root: Annotated[Path, argument("The folder to create.")],
-    subject: Subjects = None,
-    trials: Annotated[
-        int,
-        option(
-            "Number of trials of a subject (DEAP, at most 40), a session (BCI IV 2a) or a night "
-            "(ISRUC); 0 writes as many as the real data has.",
-            min=0,
-            max=10_000,
-        ),
-    ] = 0,
+    name: Literal["deap", "bci2a", "isruc"],
+    root: Path,
+    *,
+    subject: list[str] | None = None,
+    trials: int = 0,
 ) -> None:
     """Write synthetic recordings in the file format of a data set, to try a study without data.
+
+    Args:
+        name: The data set.
+        root: The folder to create.
+        subject: Use only this subject; repeatable.
+        trials: Number of trials of a subject (DEAP, at most 40), a session (BCI IV 2a) or a night
+            (ISRUC); 0 writes as many as the real data has.
 
     Example:
         afor data stand-in isruc data/isruc --subject 1 --trials 20
@@ -211,17 +200,15 @@ def stand_in(
     print_next(f"afor data check {name} --root {root}")
 
 
-def import_folder(
-    root: Annotated[Path, argument("The folder of your recordings.")],
-    report: Annotated[
-        Path | None,
-        option("Also write a page about the data as HTML: classes, amplitudes, spectra."),
-    ] = None,
-) -> None:
+def import_folder(root: Path, *, report: Path | None = None) -> None:
     """Look at a folder of recordings and print a study for it, as TOML.
 
     What was found is in the comments of the study. The folder is then read as the study will read
     it: if that fails, the reason is printed and the exit code is 3.
+
+    Args:
+        root: The folder of your recordings.
+        report: Also write a page about the data as HTML: classes, amplitudes, spectra.
 
     Example:
         afor data import recordings > mine.toml
@@ -256,15 +243,14 @@ def import_folder(
     print_next(saved if sys.stdout.isatty() else "afor run FILE, with the name of the new file")
 
 
-def cache(
-    name: Annotated[
-        list[str] | None, argument("Folders of the cache, such as deap; none: all.")
-    ] = None,
-    clear: Annotated[bool, option("Delete these copies.", "--clear")] = False,
-) -> None:
+def cache(name: list[str] | None = None, *, clear: bool = False) -> None:
     """List the copies of recordings in the cache, or delete them.
 
     Prepared trials are copies of people's EEG. A deleted one is made again when it is needed.
+
+    Args:
+        name: Folders of the cache, such as deap; none: all.
+        clear: Delete these copies.
 
     Example:
         afor data cache --clear

@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import typer
 
-from afor.bench.cli.options import Json, option
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.devices import cores
 from afor.bench.store.locations import FOLDER
@@ -48,14 +47,11 @@ class Finding:
     text: str
 
 
-def doctor(
-    as_json: Json = False,
-    gpu: Annotated[
-        bool,
-        option("Also compare AFOR's fused step on each GPU with the paper's equations.", "--gpu"),
-    ] = False,
-) -> None:
+def doctor(*, as_json: bool = False, gpu: bool = False) -> None:
     """Check this machine: what works, and how to fix the rest.
+
+    Args:
+        gpu: Also compare AFOR's fused step on each GPU with the paper's equations.
 
     Example:
         afor doctor --gpu

@@ -14,7 +14,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from afor.bench.cli.options import Json, argument, option
+from afor.bench.cli.options import backbones
 from afor.bench.cli.terminal import print_json
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.module_search import look_beside
@@ -33,32 +33,24 @@ ELECTRODES = (
 
 
 def models(
-    name: Annotated[
-        str | None,
-        argument("Show only this backbone: a name of the table, module:Class or braindecode:Name."),
-    ] = None,
-    braindecode: Annotated[
-        str,
-        option(
-            "CHANNELSxSAMPLES@RATE,CLASSES: list the networks of braindecode that fit windows of "
-            "this shape instead, such as 22x500@250,4. The channels are the first of the 10-20 "
-            "system."
-        ),
-    ] = "",
-    redundant: Annotated[
-        bool,
-        option(
-            "Find the tensors of this backbone that cannot change what it computes in training, "
-            "such as biases before a batch norm.",
-            "--redundant",
-        ),
-    ] = False,
-    as_json: Json = False,
+    name: Annotated[str | None, tuple(backbones())] = None,
+    *,
+    braindecode: str = "",
+    redundant: bool = False,
+    as_json: bool = False,
 ) -> None:
     """List the backbones with their sizes on every data set.
 
     The sizes are the numbers of trainable parameters and of tensors. With --braindecode the
     networks of that package are built for one shape; those that do not fit have the reason.
+
+    Args:
+        name: Show only this backbone: a name of the table, module:Class or braindecode:Name.
+        braindecode: CHANNELSxSAMPLES@RATE,CLASSES: list the networks of braindecode that fit
+            windows of this shape instead, such as 22x500@250,4. The channels are the first of the
+            10-20 system.
+        redundant: Find the tensors of this backbone that cannot change what it computes in
+            training, such as biases before a batch norm.
 
     Example:
         afor models --json

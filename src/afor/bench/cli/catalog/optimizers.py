@@ -8,7 +8,6 @@ from typing import Annotated
 from rich.console import Console
 from rich.table import Table
 
-from afor.bench.cli.options import Json, argument
 from afor.bench.cli.terminal import print_json
 from afor.bench.common.module_search import look_beside
 from afor.bench.optimizers.build import accepted_settings, find_entry
@@ -22,17 +21,14 @@ NEXT = (
 )
 
 
-def optimizers(
-    name: Annotated[
-        str | None,
-        argument("Show every setting of this optimizer: a name of the table, or module:Class."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
+def optimizers(name: Annotated[str | None, OPTIMIZERS] = None, *, as_json: bool = False) -> None:
     """List the optimizers and their settings.
 
     Without a name, all optimizers that a study can name are listed, with their settings, weight
     decay, code and reference.
+
+    Args:
+        name: Show every setting of this optimizer: a name of the table, or module:Class.
 
     Example:
         afor optimizers afor

@@ -2,11 +2,9 @@
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from afor.bench.cli.options import Json, argument, option
 from afor.bench.cli.results.reading import find_results
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import ConfigError
@@ -27,23 +25,15 @@ from afor.bench.store.locations import find_store
 from afor.bench.store.lock import locked
 from afor.bench.store.repair import repair as copy_intact_runs
 
-ExportedResults = Annotated[
-    str,
-    argument(
-        "The results: a study's name, its TOML file, a store file, or a file of `afor export`."
-    ),
-]
 
-
-def merge(
-    target: Annotated[Path, argument("The store file that receives all runs; created if missing.")],
-    parts: Annotated[
-        list[str], argument("The results to add: study names, TOML files or store files.")
-    ],
-) -> None:
+def merge(target: Path, parts: list[str]) -> None:
     """Merge the stores of several machines or shards into one.
 
     The parts stay as they are. If two stores hold the same run, the first is kept.
+
+    Args:
+        target: The store file that receives all runs; created if missing.
+        parts: The results to add: study names, TOML files or store files.
 
     Example:
         afor store merge results/paper.db results/paper.part-*.db
@@ -66,19 +56,15 @@ def merge(
     print_next(f"afor status {target}")
 
 
-def repair(
-    damaged: Annotated[
-        str,
-        argument(
-            "The damaged results, which are only read: a study's name, its TOML file or a "
-            "store file."
-        ),
-    ],
-    output: Annotated[Path, option("The store file to create.", "--output", "-o")],
-) -> None:
+def repair(damaged: str, *, output: Path) -> None:
     """Copy the intact runs of a damaged store to a new store.
 
     What is lost is listed; the exit code is 1 if anything is.
+
+    Args:
+        damaged: The damaged results, which are only read: a study's name, its TOML file or a store
+            file.
+        output: The store file to create.
 
     Example:
         afor store repair results/demo.db --output results/new.db
@@ -98,23 +84,16 @@ def repair(
     raise typer.Exit(code=1)
 
 
-def export(
-    results: ExportedResults,
-    output: Annotated[
-        Path | None,
-        option(
-            "A .csv, .json or .parquet file.",
-            "--output",
-            "-o",
-            show_default="CSV to standard output",
-        ),
-    ] = None,
-    as_json: Json = False,
-) -> None:
+def export(results: str, *, output: Path | None = None, as_json: bool = False) -> None:
     """Write one row per run as CSV, JSON or Parquet.
 
     A row holds the run's data set, backbone, method, fold, repetition, status, metrics, times,
     protocol and key.
+
+    Args:
+        results: The results: a study's name, its TOML file, a store file, or a file of `afor
+            export`.
+        output: A .csv, .json or .parquet file. [default: CSV to standard output]
 
     Example:
         afor export demo --output runs.csv

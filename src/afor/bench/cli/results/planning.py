@@ -1,17 +1,11 @@
 """The command ``afor power``, and what ``afor plan --pilot`` says: what a study can decide."""
 
 import math
-from typing import Annotated, Any
+from typing import Any
 
-from afor.bench.cli.options import (
-    AllowDifferent,
-    OnlyStudies,
-    ResultsList,
-    TableFormat,
-    option,
-)
+from afor.bench.cli.options import TableFormat
 from afor.bench.cli.printing import OutputOptions, choose, render
-from afor.bench.cli.results.reading import Baseline, Margins, ResultOptions
+from afor.bench.cli.results.reading import ResultOptions
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.execution.run_times import clock
@@ -41,43 +35,39 @@ GRID_REPETITIONS = (1, 2, 3, 5, 10)
 
 
 def power(
+    results: list[str] | None = None,
+    *,
     outputs: OutputOptions,
-    results: ResultsList = None,
-    method: Annotated[
-        str, option("The comparison to plan for.", show_default="afor, or the first of the study")
-    ] = "",
-    baseline: Baseline = None,
-    metric: Annotated[str, option("Metric to plan for.", "--metric", "-m")] = "accuracy",
-    effect: Annotated[
-        float | None,
-        option("True difference that the study shall show, in points.", show_default="the margin"),
-    ] = None,
-    margin: Margins = None,
-    allow_different: AllowDifferent = None,
-    wanted: Annotated[float, option("Wanted power, between 0.05 and 0.99.", "--power")] = POWER,
-    family: Annotated[
-        int,
-        option(
-            "Number of comparisons that Holm's correction covers; 1 for a single one.",
-            min=0,
-            max=1000,
-            show_default="as in the study",
-        ),
-    ] = 0,
-    dataset: Annotated[
-        str | None, option("Use only this data set.", show_default="the first")
-    ] = None,
-    backbone: Annotated[
-        str | None, option("Use only this backbone.", show_default="the first")
-    ] = None,
-    study: OnlyStudies = None,
-    form: TableFormat = None,
+    method: str = "",
+    baseline: str | None = None,
+    metric: str = "accuracy",
+    effect: float | None = None,
+    margin: list[str] | None = None,
+    allow_different: list[str] | None = None,
+    wanted: float = POWER,
+    family: int = 0,
+    dataset: str | None = None,
+    backbone: str | None = None,
+    study: list[str] | None = None,
+    form: TableFormat | None = None,
 ) -> None:
     """Tell what a study can decide, and how many subjects it takes.
 
     From a finished pilot: where the noise comes from, the minimum detectable effect and the
     smallest margin of its design, the power over folds and repetitions, and the cheapest design for
     the wanted effect and for equivalence. --output draws the power.
+
+    Args:
+        results: The results: study names, TOML files, store files, or .csv, .json and .parquet
+            files of results or of any scores.
+        method: The comparison to plan for. [default: afor, or the first of the study]
+        metric: Metric to plan for.
+        effect: True difference that the study shall show, in points. [default: the margin]
+        wanted: Wanted power, between 0.05 and 0.99.
+        family: Number of comparisons that Holm's correction covers; 1 for a single one. [default:
+            as in the study]
+        dataset: Use only this data set. [default: the first]
+        backbone: Use only this backbone. [default: the first]
 
     Example:
         afor power demo --method afor --effect 2 --output power.png
@@ -87,7 +77,14 @@ def power(
         raise ConfigError(f"--power {wanted:g}: expected a number between 0.05 and 0.99.")
     if effect is not None and not 0 < effect < math.inf:
         raise ConfigError(f"--effect {effect:g}: expected a difference in points, more than 0.")
-    options = ResultOptions(results, [metric], baseline, None, study, margin, allow_different)
+    options = ResultOptions(
+        results,
+        metric=[metric],
+        baseline=baseline,
+        study=study,
+        margin=margin,
+        allow_different=allow_different,
+    )
     opened = options.open().only(dataset, backbone)
     baseline = opened.baseline
     _check_methods(opened, [baseline, *([method] if method else [])])

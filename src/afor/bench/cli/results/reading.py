@@ -3,73 +3,45 @@
 import json
 import math
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from afor.bench.cli.options import AllowDifferent, OnlyStudies, ResultsList, option
 from afor.bench.common.errors import ConfigError
 from afor.bench.stats.results import Results, incomplete_notes
 from afor.bench.store.database import stored_difference
 from afor.bench.store.locations import find_store
 from afor.bench.study.schema import load_study
 
-Margins = Annotated[
-    list[str] | None,
-    option(
-        "METRIC=POINTS: differences up to this size count as equivalent; repeatable.",
-        show_default="as the study states, or 1 point (0.02 for kappa)",
-    ),
-]
-Metrics = Annotated[
-    list[str] | None,
-    option(
-        "Metric to show; repeatable, the first one decides: accuracy, weighted_f1, macro_f1, "
-        "balanced_accuracy, kappa, auroc, nll, brier or calibration_error.",
-        "--metric",
-        "-m",
-        show_default="accuracy, weighted_f1, and nll if recorded",
-    ),
-]
-Baseline = Annotated[
-    str | None,
-    option(
-        "The method that all others are compared with.", show_default="adam, or the first method"
-    ),
-]
-OnlyMethods = Annotated[
-    list[str] | None,
-    option("Use only this method; Holm's correction then covers these alone; repeatable."),
-]
-Column = Annotated[
-    list[str] | None,
-    option(
-        "ROLE=NAME: the column of a table of scores that holds the method, unit (subject or fold), "
-        "score, task, repetition or metric; repeatable.",
-        show_default="recognised by name",
-    ),
-]
-Common = Annotated[
-    bool,
-    option("Leave out the units of a table of scores that some method lacks.", "--common"),
-]
-
 
 @dataclass(frozen=True)
 class ResultOptions:
-    """Which results a command reads, and what it asks of them."""
+    """Which results a command reads, and what it asks of them.
 
-    results: ResultsList = None
-    metric: Metrics = None
-    baseline: Baseline = None
-    method: OnlyMethods = None
-    study: OnlyStudies = None
-    margin: Margins = None
-    allow_different: AllowDifferent = None
-    column: Column = None
-    common: Common = False
+    Args:
+        results: The results: study names, TOML files, store files, or .csv, .json and .parquet
+            files of results or of any scores.
+        metric: Metric to show; repeatable, the first one decides: accuracy, weighted_f1, macro_f1,
+            balanced_accuracy, kappa, auroc, nll, brier or calibration_error. [default: accuracy,
+            weighted_f1, and nll if recorded]
+        method: Use only this method; Holm's correction then covers these alone; repeatable.
+        column: ROLE=NAME: the column of a table of scores that holds the method, unit (subject or
+            fold), score, task, repetition or metric; repeatable. [default: recognised by name]
+        common: Leave out the units of a table of scores that some method lacks.
+    """
+
+    results: list[str] | None = None
+    _: KW_ONLY
+    metric: list[str] | None = None
+    baseline: str | None = None
+    method: list[str] | None = None
+    study: list[str] | None = None
+    margin: list[str] | None = None
+    allow_different: list[str] | None = None
+    column: list[str] | None = None
+    common: bool = False
 
     def open(self) -> Results:
         """Open the results; say on standard error how many runs are missing."""

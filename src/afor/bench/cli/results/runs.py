@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from afor.bench.cli.options import Jobs, Json, Results, Roots, Trust, argument, option
 from afor.bench.cli.studies.run import stopped_by_signals
 from afor.bench.cli.studies.selection import cores, with_roots
 from afor.bench.cli.terminal import print_json, print_next, run_command
@@ -30,14 +28,11 @@ from afor.bench.training.record import METRICS, FinishedRun, Metrics
 EPOCHS_SHOWN = 5
 
 
-def failures(
-    results: Results,
-    retry: Annotated[
-        bool, option("Let the next `afor run` train failed runs again.", "--retry")
-    ] = False,
-    as_json: Json = False,
-) -> None:
+def failures(results: str, *, retry: bool = False, as_json: bool = False) -> None:
     """List the runs that failed or diverged, with the reasons.
+
+    Args:
+        retry: Let the next `afor run` train failed runs again.
 
     Example:
         afor store failures demo --retry
@@ -70,20 +65,13 @@ def failures(
     )
 
 
-def show(
-    results: Annotated[
-        str,
-        argument(
-            "The results: a study's name, its TOML file or a store file. A key alone is "
-            "looked up in every store in results/."
-        ),
-    ],
-    key: Annotated[
-        str | None, argument("The first digits of a run's key.", show_default=False)
-    ] = None,
-    as_json: Json = False,
-) -> None:
+def show(results: str, key: str | None = None, *, as_json: bool = False) -> None:
     """Show one run in full, and the command that repeats it.
+
+    Args:
+        results: The results: a study's name, its TOML file or a store file. A key alone is looked
+            up in every store in results/.
+        key: The first digits of a run's key.
 
     Example:
         afor store show demo 813b1b76feba
@@ -116,17 +104,22 @@ def show(
 
 
 def verify(
-    results: Results,
-    count: Annotated[int, option("Number of runs to repeat; 0 repeats all.")] = 3,
-    key: Annotated[str, option("Repeat the run whose key starts with these digits.")] = "",
-    root: Roots = None,
-    jobs: Jobs = 0,
-    trust: Trust = False,
-    as_json: Json = False,
+    results: str,
+    *,
+    count: int = 3,
+    key: str = "",
+    root: list[str] | None = None,
+    jobs: int = 0,
+    trust: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Train a sample of runs again and compare every bit.
 
     The store is checked first: every page and every run must be as it was written.
+
+    Args:
+        count: Number of runs to repeat; 0 repeats all.
+        key: Repeat the run whose key starts with these digits.
 
     Example:
         afor store verify demo --count 10

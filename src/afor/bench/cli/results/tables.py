@@ -11,7 +11,7 @@ import typer
 from afor.bench.analyses.cost.views import cost_table
 from afor.bench.analyses.landscape.record import read_landscape
 from afor.bench.analyses.landscape.views import landscape_figure, landscape_section, landscape_table
-from afor.bench.cli.options import Json, TableFormat, argument, completing, option
+from afor.bench.cli.options import TableFormat
 from afor.bench.cli.printing import by_suffix, check_outputs, choose, render
 from afor.bench.cli.results.reading import ResultOptions, read_json
 from afor.bench.cli.terminal import print_json, print_next
@@ -38,7 +38,7 @@ TABLES = (*FROM_RESULTS, *FROM_NOTHING, *MEASURED)
 FIGURE_NAMES = (*FIGURES, "landscape")
 
 
-def judge(options: ResultOptions, as_json: Json = False) -> None:
+def judge(*, options: ResultOptions, as_json: bool = False) -> None:
     """Compare all methods with a baseline: verdicts, tests, ranks.
 
     Each method is better, worse, equivalent within a margin, or undecided; for the last, the text
@@ -64,24 +64,18 @@ def judge(options: ResultOptions, as_json: Json = False) -> None:
 
 
 def table(
-    name: Annotated[
-        str,
-        argument(f"The table: {', '.join(TABLES)}.", autocompletion=completing(lambda: TABLES)),
-    ],
+    name: Annotated[str, TABLES],
+    *,
     options: ResultOptions,
-    form: TableFormat = None,
-    output: Annotated[
-        Path | None,
-        option(
-            "A .md, .tex, .csv, .json or .txt file.",
-            "--output",
-            "-o",
-            show_default="standard output",
-        ),
-    ] = None,
-    as_json: Json = False,
+    form: TableFormat | None = None,
+    output: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Print one table for the terminal, a README, LaTeX or a program.
+
+    Args:
+        name: The table: {values}.
+        output: A .md, .tex, .csv, .json or .txt file. [default: standard output]
 
     Example:
         afor table main demo --output main.tex
@@ -109,22 +103,20 @@ def table(
 
 
 def figure(
-    name: Annotated[
-        str,
-        argument(
-            f"The figure: {', '.join(FIGURE_NAMES)}.",
-            autocompletion=completing(lambda: FIGURE_NAMES),
-        ),
-    ],
+    name: Annotated[str, FIGURE_NAMES],
+    *,
     options: ResultOptions,
-    output: Annotated[
-        list[Path] | None,
-        option("A .pdf, .svg or .png file; repeatable.", "--output", "-o", show_default="NAME.pdf"),
-    ] = None,
-    dataset: Annotated[str | None, option("Use only this data set.")] = None,
-    backbone: Annotated[str | None, option("Use only this backbone.")] = None,
+    output: list[Path] | None = None,
+    dataset: str | None = None,
+    backbone: str | None = None,
 ) -> None:
     """Draw one figure, one column (88 mm) wide, by the first metric.
+
+    Args:
+        name: The figure: {values}.
+        output: A .pdf, .svg or .png file; repeatable. [default: NAME.pdf]
+        dataset: Use only this data set.
+        backbone: Use only this backbone.
 
     Example:
         afor figure gain demo --output gain.pdf
@@ -144,22 +136,22 @@ def figure(
 
 
 def report(
+    *,
     options: ResultOptions,
-    output: Annotated[Path, option("The HTML file to write.", "--output", "-o")] = Path(
-        "report.html"
-    ),
-    static: Annotated[
-        bool, option("Draw figures in place of charts and leave out all scripts.", "--static")
-    ] = False,
-    landscape: Annotated[
-        Path | None, option("Add the figure of this JSON file of `afor analyse landscape`.")
-    ] = None,
-    as_json: Json = False,
+    output: Path = Path("report.html"),
+    static: bool = False,
+    landscape: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Write an offline HTML report: tables, figures, downloads.
 
     The page starts with the answer: better, worse, equivalent or undecided, and what would settle
     it.
+
+    Args:
+        output: The HTML file to write.
+        static: Draw figures in place of charts and leave out all scripts.
+        landscape: Add the figure of this JSON file of `afor analyse landscape`.
 
     Example:
         afor report demo --output report.html

@@ -2,11 +2,9 @@
 
 import tomllib
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from afor.bench.cli.options import Jobs, option
 from afor.bench.cli.studies.run import make_engine, show_outcome, stopped_in_run, train
 from afor.bench.cli.studies.selection import cores
 from afor.bench.data.catalog import get_dataset
@@ -17,16 +15,13 @@ from afor.bench.study.schema import Study, load_study, parse_study, study_text
 from afor.bench.study.toml_io import updated_toml
 
 
-def demo(
-    jobs: Jobs = 0,
-    people: Annotated[
-        bool,
-        option("Use recordings of ten people of PhysioNet, fetched once (26 MB).", "--people"),
-    ] = False,
-) -> None:
+def demo(*, jobs: int = 0, people: bool = False) -> None:
     """Compare seven optimizers on ten synthetic subjects, in minutes.
 
     The folds, the repetitions of validation subjects and early stopping are those of the protocol.
+
+    Args:
+        people: Use recordings of ten people of PhysioNet, fetched once (26 MB).
 
     Example:
         afor demo --jobs 4

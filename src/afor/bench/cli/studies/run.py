@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from afor.bench.cli.options import Jobs, Json, StudyName, StudyOptions, option
+from afor.bench.cli.options import StudyOptions
 from afor.bench.cli.printing import render
 from afor.bench.cli.studies.selection import cores, rates_for, select_study, step_timer
 from afor.bench.cli.terminal import print_json, print_next
@@ -40,40 +40,30 @@ from afor.bench.training.run_spec import DEFAULT_TRAINER
 
 
 def run(
+    name: str,
+    *,
     options: StudyOptions,
-    name: StudyName,
-    jobs: Jobs = 0,
-    shard: Annotated[
-        str, option("Train only part i of n, such as 2/8, in a store of its own.")
-    ] = "",
-    scheduler: Annotated[
-        str, option("Train on the dask cluster of this scheduler, such as tcp://HOST:PORT.")
-    ] = "",
-    time_limit: Annotated[
-        float | None,
-        option(
-            "Minutes a run may take before its worker is replaced.",
-            show_default="20 times the median of similar runs, at least 10; a day before the "
-            "first has finished",
-        ),
-    ] = None,
-    lr: Annotated[
-        str,
-        option(
-            "Learning rate of all methods, without a search. `search` tries three with the "
-            "baseline first, `each` the paper's five with every method.",
-            show_default="the study's",
-        ),
-    ] = "",
-    no_report: Annotated[
-        bool, option("Write no HTML report beside the store.", "--no-report")
-    ] = False,
-    as_json: Json = False,
+    jobs: int = 0,
+    shard: str = "",
+    scheduler: str = "",
+    time_limit: float | None = None,
+    lr: str = "",
+    no_report: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Train the missing runs of a study; safe to stop at any time.
 
     Finished runs stay in the store, and the same command continues with the others. It ends with
     the verdict and writes the report beside the store.
+
+    Args:
+        shard: Train only part i of n, such as 2/8, in a store of its own.
+        scheduler: Train on the dask cluster of this scheduler, such as tcp://HOST:PORT.
+        time_limit: Minutes a run may take before its worker is replaced. [default: 20 times the
+            median of similar runs, at least 10; a day before the first has finished]
+        lr: Learning rate of all methods, without a search. `search` tries three with the baseline
+            first, `each` the paper's five with every method. [default: the study's]
+        no_report: Write no HTML report beside the store.
 
     Example:
         afor run demo --jobs 4

@@ -7,7 +7,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from afor.bench.cli.options import Json, Results
 from afor.bench.cli.terminal import print_json, print_next, run_command
 from afor.bench.common.text import counted, printable
 from afor.bench.execution.run_times import clock
@@ -17,7 +16,7 @@ from afor.bench.store.locations import find_store
 from afor.bench.study.protocol import KIND_NOTES
 
 
-def status(results: Results, as_json: Json = False) -> None:
+def status(results: str, *, as_json: bool = False) -> None:
     """Show the progress of a study, also while it runs.
 
     Example:

@@ -5,19 +5,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from afor.bench.cli.options import (
-    ChangeOptions,
-    Jobs,
-    Json,
-    StudyName,
-    StudyOptions,
-    argument,
-    option,
-)
+from afor.bench.cli.options import ChangeOptions, StudyOptions
 from afor.bench.cli.results.planning import pilot_sentences
 from afor.bench.cli.studies.selection import (
     changed_text,
@@ -61,24 +53,17 @@ RUN_FIELDS = ("dataset", "backbone", "method", "fold", "repetition")
 
 
 def study(
-    options: ChangeOptions,
-    name: Annotated[
-        str | None, argument("A preset or a TOML file.", show_default="list the presets")
-    ] = None,
-    new_name: Annotated[
-        str,
-        option(
-            "Name of the printed study, and of its store.",
-            "--name",
-            show_default="my-PRESET; that of a file stays",
-        ),
-    ] = "",
-    as_json: Json = False,
+    name: str | None = None, *, options: ChangeOptions, new_name: str = "", as_json: bool = False
 ) -> None:
     """List the presets, or print a study as TOML to edit.
 
     Each value of a preset is printed with its place in the paper. The study has a name of its own,
     so that its results do not go to the store of the preset.
+
+    Args:
+        name: A preset or a TOML file. [default: list the presets]
+        new_name: Name of the printed study, and of its store. [default: my-PRESET; that of a file
+            stays]
 
     Example:
         afor study demo > my-study.toml
@@ -111,33 +96,26 @@ def study(
 
 
 def plan(
+    name: str,
+    *,
     options: StudyOptions,
-    name: StudyName,
-    as_json: Json = False,
-    jobs: Jobs = 0,
-    timing: Annotated[
-        bool,
-        option(
-            "Time three steps of each network and optimizer, once on this machine, where no "
-            "finished run shows the time."
-        ),
-    ] = True,
-    pilot: Annotated[
-        str,
-        option(
-            "Say what the study can decide at the noise of these results: a study's name, a "
-            "store, or a .csv, .json or .parquet file."
-        ),
-    ] = "",
-    details: Annotated[
-        bool,
-        option("Also list the methods of each data set and backbone, with rate and time."),
-    ] = False,
+    as_json: bool = False,
+    jobs: int = 0,
+    timing: bool = True,
+    pilot: str = "",
+    details: bool = False,
 ) -> None:
     """Show the runs of a study, which are done, and the time left.
 
     Data sets that are absent are planned as published, so that the size of a study is known
     before its data are there.
+
+    Args:
+        timing: Time three steps of each network and optimizer, once on this machine, where no
+            finished run shows the time.
+        pilot: Say what the study can decide at the noise of these results: a study's name, a store,
+            or a .csv, .json or .parquet file.
+        details: Also list the methods of each data set and backbone, with rate and time.
 
     Example:
         afor plan demo --jobs 4
