@@ -146,7 +146,7 @@ def test_an_unknown_name_says_what_to_pass() -> None:
 def test_a_notebook_shows_the_last_record_as_a_table() -> None:
     _, optimizer, monitor = trained(3)
     shown = monitor._repr_html_()
-    assert "4 tensors after 3 steps" in shown
+    assert "4 tensors at call 3" in shown
     assert shown.count("<tr>") == 5
     assert f"<td>{read(optimizer)['0.weight'].beta2:.5f}</td>" in shown
     assert "<script>" not in Monitor(AFOR([("<script>", torch.zeros(1))]))._repr_html_()

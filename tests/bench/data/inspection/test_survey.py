@@ -159,7 +159,8 @@ def condition_in_the_name_beside_stray_marks(root):
 
 
 CASES = [egi, biosemi, event_files, bids_with_eog, bids_tasks, condition_in_the_name,
-         condition_in_the_name_beside_stray_marks, eegmat_files, set_files, gdf_in_wrong_units]  # fmt: skip
+         condition_in_the_name_beside_stray_marks, eegmat_files, set_files,
+         gdf_in_wrong_units]  # fmt: skip
 
 
 @pytest.mark.usefixtures("train_here")
