@@ -17,7 +17,6 @@ from afor import AFOR
 from afor.bench.cli.entry import main
 from afor.bench.cli.options import StudyOptions
 from afor.bench.cli.studies.run import run
-from afor.bench.data.stand_ins import write_edf
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Ended
 from afor.bench.models.dataset_shapes import PHYSIONET_MI
@@ -26,6 +25,7 @@ from afor.bench.stats.results import Results
 from afor.bench.store.database import open_or_create
 from afor.bench.store.spool import read_spool, write_spool
 from afor.bench.training.execute import execute
+from recording_files import write_edf_plus
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("docs/explanation/design.md", "CONTRIBUTING.md")
@@ -114,7 +114,7 @@ def test_a_recording_passes_the_functions_of_the_walk_in_their_order(tmp_path, m
         for number in (1, 2):
             signal = noise.normal(0, 20, (64, 6 * 160))
             path = tmp_path / subject / f"{subject}R{number:02d}.edf"
-            write_edf(path, PHYSIONET_MI.channel_names, signal, 160, [(0.0, 5.5, "T0")])
+            write_edf_plus(path, PHYSIONET_MI.channel_names, signal, 160, [(0.0, 5.5, "T0")])
     study = tmp_path / "walk.toml"
     study.write_text(STUDY.format(root=tmp_path))
     monkeypatch.setattr(LocalEngine, "run", train_here)

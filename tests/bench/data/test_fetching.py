@@ -24,6 +24,7 @@ from afor.bench.data.loading import open_windows
 from afor.bench.data.stand_ins import write_edf
 from afor.bench.study import schema
 from afor.bench.study.toml_io import toml_text
+from recording_files import write_edf_plus
 
 CONTENT = np.random.default_rng(0).bytes(100_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -243,7 +244,7 @@ def eegmmidb(server, tmp_path, monkeypatch):
             name = f"S{number:03d}/S{number:03d}R{run:02d}.edf"
             path = tmp_path / "made" / name
             signal, events = eyes(10 * number + run)
-            write_edf(path, physionet_mi.CHANNELS, signal, 160, events)
+            write_edf_plus(path, physionet_mi.CHANNELS, signal, 160, events)
             server.files[f"/eegmmidb/1.0.0/{name}"] = path.read_bytes()
             checksums[name] = hashlib.sha256(path.read_bytes()).hexdigest()
     monkeypatch.setattr(physionet_mi, "_checksums", lambda: checksums)

@@ -1,3 +1,4 @@
+import mne
 import numpy as np
 import pytest
 
@@ -5,14 +6,23 @@ from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.data.datasets.bci2a import DATASET as BCI2A
 from afor.bench.data.datasets.bci2a import Bci2aSettings
 from afor.bench.data.formats.edf import read_edf
-from afor.bench.data.formats.gdf import read_gdf
+from afor.bench.data.formats.mat import read_mat
 from afor.bench.data.loading import open_windows
-from afor.bench.data.stand_ins import write_stand_in
+from afor.bench.data.stand_ins import write_edf, write_stand_in
 
 
 def test_a_stand_in_says_that_it_is_one(isruc_stand_in):
     assert "not the data set" in (isruc_stand_in / "STAND-IN.txt").read_text()
     assert b"SYNTHETIC" in (isruc_stand_in / "1" / "1.rec").read_bytes()[:256]
+
+
+def test_mne_reads_our_edf_and_parts_of_seconds_are_refused(tmp_path):
+    signal = np.random.default_rng(0).normal(0, 20, (3, 800))
+    write_edf(tmp_path / "a.edf", ["C3", "Cz", "C4"], signal, 200)
+    raw = mne.io.read_raw_edf(tmp_path / "a.edf", preload=True, verbose="error")
+    np.testing.assert_allclose(raw.get_data() * 1e6, signal, atol=2e-3)
+    with pytest.raises(ValueError, match="no whole seconds"):
+        write_edf(tmp_path / "a.edf", ["C3", "Cz", "C4"], signal, 300)
 
 
 def test_irregular_subjects_of_isruc_are_irregular_in_the_stand_in(isruc_stand_in):
@@ -23,16 +33,12 @@ def test_irregular_subjects_of_isruc_are_irregular_in_the_stand_in(isruc_stand_i
     assert labels["40"] == ("ROC", "A1", "LOC", "A2", "C4", "O2", "C3", "O1", "F4", "F3")
 
 
-def test_a_session_of_2a_has_the_events_of_the_real_one(bci2a_stand_in):
-    gdf = read_gdf(bci2a_stand_in / "A01T.gdf")
-    codes = gdf.codes.tolist()
-    assert codes.count(768) == 24
-    assert sum(codes.count(code) for code in (769, 770, 771, 772)) == 24
-    assert codes.count(32766) == 6
-    assert np.isnan(gdf.signal_uv).all(axis=0).sum() == 5 * 100
-    evaluation = read_gdf(bci2a_stand_in / "A01E.gdf").codes.tolist()
-    assert evaluation.count(783) == 24
-    assert not {769, 770, 771, 772}.intersection(evaluation)
+def test_a_session_of_2a_has_the_runs_of_the_real_one(bci2a_stand_in):
+    runs = read_mat(bci2a_stand_in / "A01T.mat")["data"]
+    assert [run[0]["trial"].shape for run in runs] == [(4, 1)] * 6
+    assert {run[0]["X"].shape[1] for run in runs} == {25}
+    assert sum(run[0]["artifacts"].sum() for run in runs) == 1
+    assert set(np.concatenate([run[0]["y"] for run in runs]).ravel()) == {1, 2, 3, 4}
 
 
 def test_the_two_sessions_are_of_one_person_and_differ(bci2a_stand_in):

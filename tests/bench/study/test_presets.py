@@ -15,6 +15,7 @@ from afor.bench.data.datasets import eegmat, physionet_mi
 from afor.bench.data.stand_ins import write_edf, write_stand_in
 from afor.bench.store.database import open_store
 from afor.bench.study.schema import load_study
+from recording_files import write_edf_plus
 
 # What each preset is looked at with; a search prints its rates itself.
 LOOKS = {
@@ -138,7 +139,7 @@ def test_the_study_on_open_data_trains_from_files_as_they_are_fetched(here, monk
             signal = np.random.default_rng([number, run_number]).normal(0, 20, (64, 61 * 160))
             name = f"S00{number + 1}/S00{number + 1}R0{run_number}.edf"
             path = folder / "physionet_mi" / name
-            write_edf(path, physionet_mi.CHANNELS, signal, 160, [(0.0, 61.0, "T0")])
+            write_edf_plus(path, physionet_mi.CHANNELS, signal, 160, [(0.0, 61.0, "T0")])
             names = [f"EEG {name}" for name in eegmat.CHANNELS]
             path = folder / "eegmat" / f"Subject0{number}_{run_number}.edf"
             write_edf(path, names, signal[:19].repeat(4, axis=1)[:, : 62 * 500], 500)

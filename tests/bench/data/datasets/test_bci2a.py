@@ -7,7 +7,7 @@ from afor.bench.common.errors import DataError
 from afor.bench.data.datasets import bci2a
 from afor.bench.data.datasets.bci2a import DATASET, Bci2aSettings
 from afor.bench.data.loading import open_windows
-from afor.bench.data.stand_ins import bci2a_session, write_gdf
+from recording_files import bci2a_session, write_gdf
 
 NAMED = {0: "EEG-Fz", 7: "EEG-C3", 9: "EEG-Cz", 11: "EEG-C4", 19: "EEG-Pz"}
 LABELS = [NAMED.get(i, "EEG") for i in range(22)] + ["EOG-left", "EOG-central", "EOG-right"]
@@ -15,7 +15,7 @@ LABELS = [NAMED.get(i, "EEG") for i in range(22)] + ["EOG-left", "EOG-central", 
 
 @pytest.fixture
 def session():
-    return bci2a_session(index=0, session=0, trials=12, seed=0)
+    return bci2a_session()
 
 
 def write_training(root, session, *, labels=LABELS, rate=250, events=None, signal=None):
@@ -151,9 +151,14 @@ def test_a_session_without_eye_events_reads_like_any_other(tmp_path, session):
     )
 
 
-def test_the_classes_of_the_evaluation_session_come_from_their_own_file(copied, bci2a_stand_in):
-    root = copied(bci2a_stand_in)
+def test_the_classes_of_the_evaluation_session_come_from_their_own_file(tmp_path):
+    root = tmp_path
+    signal, events, classes = bci2a_session(trials=24)
+    hidden = [(at, 783 if 769 <= code <= 772 else code, n) for at, code, n in events]
+    write_gdf(root / "A01E.gdf", LABELS, signal, 250, hidden)
+    savemat(root / "A01E.mat", {"classlabel": classes[:, None].astype(float)})
     expected = DATASET.load(root, "A01", Bci2aSettings(sessions="E")).labels
+    np.testing.assert_array_equal(expected, classes - 1)
     (root / "true_labels").mkdir()
     (root / "A01E.mat").rename(root / "true_labels" / "A01E.mat")
     moved = DATASET.load(root, "A01", Bci2aSettings(sessions="E")).labels
@@ -241,7 +246,7 @@ def test_a_mat_file_of_something_else_is_refused(tmp_path):
 
 def test_a_missing_session_is_named(copied, bci2a_stand_in, cache_dir):
     root = copied(bci2a_stand_in)
-    (root / "A02E.gdf").unlink()
+    (root / "A02E.mat").unlink()
     assert DATASET.find(root, Bci2aSettings()) == ("A01", "A02")
     with pytest.raises(DataError, match=r"subject A02: A02E\.gdf missing"):
         open_windows("bci2a", root, cache_dir=cache_dir)

@@ -8,7 +8,7 @@ from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.data.datasets import deap
 from afor.bench.data.datasets.deap import DATASET, DeapSettings
 from afor.bench.data.loading import open_windows
-from afor.bench.data.stand_ins import write_python2_pickle
+from recording_files import write_python2_pickle
 
 
 @pytest.fixture(scope="module")

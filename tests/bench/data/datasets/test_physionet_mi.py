@@ -17,7 +17,7 @@ from afor.bench.data.formats.edf import read_edf
 from afor.bench.data.inspection.check import check_dataset
 from afor.bench.data.loading import open_windows
 from afor.bench.data.prepared import Checksums
-from afor.bench.data.stand_ins import write_edf
+from recording_files import write_edf_plus
 
 # The 64 names as the files spell them.
 NAMES = [
@@ -36,7 +36,7 @@ EVENTS = [(0.0, 4.2, "T0"), (4.2, 4.1, "T1"), (8.3, 4.2, "T0"), (12.5, 4.1, "T2"
 def write_run(root, subject, run, *, seconds=17, rate=160, events=EVENTS, names=NAMES):
     rng = np.random.default_rng([int(subject[1:]), run])
     signal = rng.normal(0, 20, (len(names), seconds * rate))
-    write_edf(root / subject / f"{subject}R{run:02d}.edf", names, signal, rate, events)
+    write_edf_plus(root / subject / f"{subject}R{run:02d}.edf", names, signal, rate, events)
     return signal
 
 

@@ -8,11 +8,11 @@ from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
 from afor.bench.data.loading import open_windows
-from afor.bench.data.stand_ins import write_gdf
 from afor.bench.execution.runner import run_study
 from afor.bench.store.database import open_store
 from afor.bench.study.schema import parse_study
 from afor.bench.study.toml_io import toml_text
+from recording_files import write_gdf
 
 CHANNELS = ["C3", "Cz", "C4", "Pz"]
 RATE = 128

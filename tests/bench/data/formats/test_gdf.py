@@ -6,7 +6,7 @@ import pytest
 
 from afor.bench.common.errors import DataError
 from afor.bench.data.formats.gdf import read_gdf
-from afor.bench.data.stand_ins import write_gdf
+from recording_files import write_gdf
 
 EVENTS = [(0, 768, 10), (500, 769, 0), (600, 32766, 0)]
 

@@ -60,12 +60,12 @@ def mutate(content, damage, rng):
 
 def edf_case(root):
     from afor.bench.data.datasets.physionet_mi import CHANNELS, DATASET, PhysionetSettings
-    from afor.bench.data.stand_ins import write_edf
+    from recording_files import write_edf_plus
 
     for run in (1, 2):
         signal = np.random.default_rng(run).normal(0, 20, (64, 9 * 160))
         path = root / "S001" / f"S001R{run:02d}.edf"
-        write_edf(path, CHANNELS, signal, 160, [(0.0, 8.5, "T0")])
+        write_edf_plus(path, CHANNELS, signal, 160, [(0.0, 8.5, "T0")])
     return path, lambda: DATASET.load(root, "S001", PhysionetSettings())
 
 
@@ -86,28 +86,22 @@ def scoring_case(root):
 
 
 def gdf_case(root):
-    from afor.bench.data.datasets.bci2a import DATASET, Bci2aSettings
-    from afor.bench.data.stand_ins import write_stand_in
+    from afor.bench.data.datasets.bci2a import DATASET, NAMED_AT, Bci2aSettings
+    from recording_files import bci2a_session, write_gdf
 
-    path = write_stand_in("bci2a", root, ["A01"], trials=6)[0]
+    labels = [NAMED_AT.get(i, "EEG") for i in range(22)] + ["EOG"] * 3
+    signal, events, _ = bci2a_session(trials=6)
+    path = root / "A01T.gdf"
+    write_gdf(path, labels, signal, 250, events)
     settings = Bci2aSettings(sessions="T", filter_scope="continuous")  # of the damaged file alone
     return path, lambda: DATASET.load(root, "A01", settings)
 
 
 def mat_case(root):
-    from scipy.io import savemat
-
     from afor.bench.data.datasets.bci2a import DATASET, Bci2aSettings
-    from afor.bench.data.stand_ins import bci2a_session
+    from afor.bench.data.stand_ins import write_stand_in
 
-    signal, events, classes = bci2a_session(0, 0, 4, 0)
-    starts = [[position + 1] for position, code, _ in events if code == 768]
-    run = {"X": np.nan_to_num(signal.T), "trial": np.array(starts, float), "y": classes[:, None],
-           "fs": 250.0, "classes": np.array(["left", "right"], dtype=object)}  # fmt: skip
-    cell = np.empty((1, 1), dtype=object)
-    cell[0, 0] = run
-    path = root / "A01T.mat"
-    savemat(path, {"data": cell})
+    path = write_stand_in("bci2a", root, ["A01"], trials=4)[0]
     return path, lambda: DATASET.load(root, "A01", Bci2aSettings(sessions="T"))
 
 
@@ -128,7 +122,7 @@ def packed_mat_case(root):
 
 def dat_case(root):
     from afor.bench.data.datasets import deap
-    from afor.bench.data.stand_ins import write_python2_pickle
+    from recording_files import write_python2_pickle
 
     deap.DATA_SHAPE = (2, 40, 63 * 128)
     rng = np.random.default_rng(0)
@@ -146,6 +140,7 @@ CASES = {
 
 def main(count, seed, root, names):
     """Start a process per kind of file, one after another, all with the imports of this one."""
+    import edfio  # noqa: F401
     import scipy.io  # noqa: F401
 
     from afor.bench.data import stand_ins  # noqa: F401
@@ -233,4 +228,5 @@ def test_a_thousand_damaged_files_are_refused_or_read_and_nothing_else(name, fil
 
 
 if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).parents[3]))
     main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])

@@ -14,7 +14,7 @@ import pytest
 
 from afor.bench.common.errors import DataError
 from afor.bench.data.formats.pickle import MAX_READS, read_arrays
-from afor.bench.data.stand_ins import write_python2_pickle
+from recording_files import write_python2_pickle
 
 RECONSTRUCT = b"cnumpy.core.multiarray\n_reconstruct\n"
 ARRAYS = {"data": np.random.default_rng(0).normal(size=(2, 3, 4)), "labels": np.eye(3)}

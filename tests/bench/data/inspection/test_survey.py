@@ -15,7 +15,8 @@ from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.data.datasets import recordings
 from afor.bench.data.inspection.survey import survey_folder
 from afor.bench.data.loading import open_windows
-from afor.bench.data.stand_ins import write_edf, write_gdf, write_stand_in
+from afor.bench.data.stand_ins import write_edf, write_stand_in
+from recording_files import write_gdf
 
 RATE = 128
 TEN_TWENTY = ["C3", "Cz", "C4"]
