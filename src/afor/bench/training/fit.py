@@ -52,16 +52,14 @@ class Fit:
         training: Side,
         validation: Side,
         n_classes: int,
-        watch: Watch | None = None,
-        watch_step: WatchStep | None = None,
     ) -> None:
         self.settings = settings
         self.model = model
         self.training = training
         self.validation = validation
         self.n_classes = n_classes
-        self.watch = watch
-        self.watch_step = watch_step
+        self.watch: Watch | None = None
+        self.watch_step: WatchStep | None = None
         self.optimizer = optimizer = build_optimizer(
             settings.optimizer,
             model,

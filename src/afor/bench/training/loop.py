@@ -14,6 +14,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -113,17 +114,13 @@ def train_bundle(
                         f"{type(model).__name__} has other bits in a bundle than by itself on this "
                         "machine: it does not run in compiled code."
                     )
-                fit = Fit(
-                    *(settings, model, sides.training, sides.validation, source.n_classes),
-                    watch=watch,
-                    watch_step=watch_step,
-                )
+                fit = Fit(settings, model, sides.training, sides.validation, source.n_classes)
+                fit.watch, fit.watch_step = watch, watch_step
                 fits[fit] = number
             except Exception as error:  # noqa: BLE001  any error fails this run only
                 ended(number, error, float((_clocks() - started)[0]))
         _add_share(list(fits), started)
-        if fits:
-            _Bundle(fits, sides, ended).train()
+        _Bundle(first, sides, ended).train(fits)
 
 
 def make_fit(settings: RunSettings, model: nn.Module, source: Windows, device: torch.device) -> Fit:
@@ -146,17 +143,17 @@ def _check_bundle(bundle: Sequence[RunSettings]) -> None:
 
 
 class _Sides:
-    """What the runs of a bundle share: the windows of their split, normalised."""
+    """The windows of a split, normalised; the test subjects are not touched before their turn."""
 
     def __init__(self, settings: RunSettings, source: Windows, device: torch.device) -> None:
-        self._split, self._device = settings.split, device
+        self._split, self._source, self._device = settings.split, source, device
         self._normalize = make_normalize(settings.normalization, source, self._split.train, device)
-        self._source = source
         self.training = self._side("training", self._split.train)
         self.validation = self._side("validation", self._split.validation)
 
+    @cached_property
     def test(self) -> Side:
-        """Return the test subjects; they are not touched before."""
+        """Return the test subjects."""
         return self._side("test", self._split.test)
 
     def redundant(self, make_model: Callable[[], nn.Module]) -> tuple[str, ...]:
@@ -170,20 +167,18 @@ class _Sides:
 
 
 class _Bundle:
-    """Trains and tests runs at once; each is handed to `ended` when it has ended.
+    """Runs that are trained at once; each is handed to `ended` when it has ended."""
 
-    `numbers` are their positions in the bundle.
-    """
-
-    def __init__(self, numbers: Mapping[Fit, int], sides: _Sides, ended: Ended) -> None:
-        self._numbers = dict(numbers)
+    def __init__(self, settings: RunSettings, sides: _Sides, ended: Ended) -> None:
+        self._settings = settings  # what all runs share of them
         self._sides = sides
         self._ended = ended
-        self._settings = next(iter(numbers)).settings  # what all runs share of them
+        self._numbers: dict[Fit, int] = {}  # of the runs that have not ended: their positions
 
-    def train(self) -> None:
-        """Train all runs to their end."""
-        team = Team(list(self._numbers))
+    def train(self, fits: Mapping[Fit, int]) -> None:
+        """Train and test runs, which have these numbers."""
+        self._numbers |= fits
+        team = Team(list(fits))
         if self._settings.order == "stream":
             self._train_stream(team)
         else:
@@ -192,20 +187,9 @@ class _Bundle:
 
     def _train_epochs(self, team: Team) -> None:
         """Train until the last epoch or early stopping."""
-        settings, side = self._settings, self._sides.training
-        for epoch in range(settings.max_epochs):
-            batches = epoch_batches(
-                side,
-                settings.batch_size,
-                derive_substep(settings.seed("batches"), epoch),
-                settings.subjects_per_batch,
-                settings.order,
-            )
-            dropout_seed = derive_substep(settings.seed("dropout"), epoch)
-            fits, started = list(team.active), _clocks()
-            team.take_steps(side, batches, dropout_seed)
-            losses = {fit: fit.mean_loss() for fit in team.active}
-            self._end_epoch(team, losses, _add_share(fits, started), f"epoch {epoch + 1}")
+        for epoch in range(self._settings.max_epochs):
+            turns = range(epoch, epoch + 1)
+            self._train_once(team, self._sides.training, turns, f"epoch {epoch + 1}")
             stopped = [fit for fit in team.active if not _goes_on(fit, epoch)]
             team.active = [fit for fit in team.active if fit not in stopped]
             self._test(stopped)
@@ -218,64 +202,63 @@ class _Bundle:
         Each subject but the first is scored before the training on them. The history has one entry
         per subject; nothing is selected by validation, the last weights are kept.
         """
-        settings = self._settings
+        passes = self._settings.passes
         parts = list(self._sides.training.by_subject().items())
-        order = np.random.default_rng(settings.seed("batches")).permutation(len(parts))
+        order = np.random.default_rng(self._settings.seed("batches")).permutation(len(parts))
         for number, (name, part) in enumerate(parts[i] for i in order):
             if number:
                 self._score_next(team, name, part)
-            fits, started = list(team.active), _clocks()
-            losses: dict[Fit, list[float]] = {fit: [] for fit in fits}
-            for turn in range(number * settings.passes, (number + 1) * settings.passes):
-                seed = derive_substep(settings.seed("batches"), turn)
-                batches = epoch_batches(part, settings.batch_size, seed)
-                team.take_steps(part, batches, derive_substep(settings.seed("dropout"), turn))
-                for fit in team.active:
-                    losses[fit].append(fit.mean_loss())
-            means = {fit: math.fsum(losses[fit]) / len(losses[fit]) for fit in team.active}
-            self._end_epoch(team, means, _add_share(fits, started), f"subject {name}")
+            turns = range(number * passes, (number + 1) * passes)
+            self._train_once(team, part, turns, f"subject {name}")
             if not team.active:
                 return
         for fit in team.active:
             fit.keep_state(len(fit.history) - 1)
 
+    def _train_once(self, team: Team, side: Side, turns: range, when: str) -> None:
+        """Train on a side, once in each turn; then validate and add to the histories."""
+        settings, fits, started = self._settings, list(team.active), _clocks()
+        losses: dict[Fit, list[float]] = {fit: [] for fit in fits}
+        for turn in turns:
+            seed = derive_substep(settings.seed("batches"), turn)
+            batches = epoch_batches(
+                side, settings.batch_size, seed, settings.subjects_per_batch, settings.order
+            )
+            team.take_steps(side, batches, derive_substep(settings.seed("dropout"), turn))
+            for fit in team.active:
+                losses[fit].append(fit.mean_loss())
+        train_s = _add_share(fits, started)
+        for fit in team.active:
+            fit.traces.end_epoch()
+        scores, validation_s = self._scores(team, self._sides.validation)
+        for fit, (loss, accuracy) in scores.items():
+            train_loss = math.fsum(losses[fit]) / len(turns)
+            if not math.isfinite(train_loss):
+                fit.divergence = f"the training loss became {train_loss} in {when}"
+            elif not math.isfinite(loss):
+                fit.divergence = f"the validation loss became {loss} in {when}"
+            else:
+                fit.history.append(Epoch(train_loss, loss, accuracy, train_s, validation_s))
+        self._hand_in_lost(team)
+        team.each(lambda fit: fit.watch and fit.watch(fit.history[-1], fit.model))
+        self._hand_in_lost(team)
+
     def _score_next(self, team: Team, name: str, part: Side) -> None:
         """Score the next subject of a stream."""
-        fits, started = list(team.active), _clocks()
-        team.each(Fit.set_evaluated_weights)
-        for fit, logits in zip(list(team.active), team.predict(part), strict=True):
-            loss, accuracy = score(logits, part.labels)
+        for fit, (loss, accuracy) in self._scores(team, part)[0].items():
             if math.isfinite(loss):
                 fit.prequential.append(NextSubject(name, len(part.indices), accuracy, loss))
             else:
                 fit.divergence = f"the loss on subject {name} became {loss}"
-        _add_share(fits, started)
         self._hand_in_lost(team)
 
-    def _end_epoch(
-        self, team: Team, losses: Mapping[Fit, float], train_s: float, when: str
-    ) -> None:
-        """Validate and add to the histories; hand in the runs that have failed or diverged."""
-        for fit in team.active:
-            fit.traces.end_epoch()
-            if not math.isfinite(losses[fit]):
-                fit.divergence = f"the training loss became {losses[fit]} in {when}"
-        self._hand_in_lost(team)
+    def _scores(self, team: Team, side: Side) -> tuple[dict[Fit, tuple[float, float]], float]:
+        """Return loss and accuracy of each run on a side, and the time that each has spent."""
         fits, started = list(team.active), _clocks()
         team.each(Fit.set_evaluated_weights)
-        side, scores = self._sides.validation, {}
-        for fit, logits in zip(team.active, team.predict(side), strict=True):
-            scores[fit] = score(logits, side.labels)
-        validation_s = _add_share(fits, started)
-        for fit, (loss, accuracy) in scores.items():
-            if math.isfinite(loss):
-                epoch = Epoch(losses[fit], loss, accuracy, train_s, validation_s)
-                fit.history.append(epoch)
-            else:
-                fit.divergence = f"the validation loss became {loss} in {when}"
-        self._hand_in_lost(team)
-        team.each(lambda fit: fit.watch and fit.watch(fit.history[-1], fit.model))
-        self._hand_in_lost(team)
+        logits = zip(team.active, team.predict(side), strict=True)
+        scores = {fit: score(of_run, side.labels) for fit, of_run in logits}
+        return scores, _add_share(fits, started)
 
     def _hand_in_lost(self, team: Team) -> None:
         """Hand in the runs that have failed or diverged."""
@@ -285,88 +268,71 @@ class _Bundle:
 
     def _test(self, fits: Sequence[Fit]) -> None:
         """Test trained runs with their best weights, and hand them in."""
-        if not fits:
-            return
-        started = _clocks()
         for fit in fits:
-            fit.model.load_state_dict(fit.best_weights)
-        held_out = self._sides.test()
-        before: dict[Fit, list[Logits]] = {}
-        if (adaptation := self._settings.adaptation) is None:
-            logits = dict(zip(fits, Team(fits).predict(held_out), strict=True))
-        else:
-            held_out, before, logits = self._adapt(fits, held_out, adaptation)
-        records: dict[Fit, Outcome] = {}
-        for fit in fits:
-            records[fit] = fit.error or self._record(fit, held_out, before.get(fit), logits[fit])
-        _add_share(fits, started)
-        for fit in fits:
-            self._hand_in(fit, records[fit])
+            outcome: Outcome
+            started = _clocks()
+            try:
+                outcome = self._tested(fit)
+            except Exception as error:  # noqa: BLE001  any error fails this run only
+                outcome = error
+            _add_share([fit], started)
+            self._hand_in(fit, outcome)
 
-    def _adapt(
-        self, fits: Sequence[Fit], held_out: Side, adaptation: Adaptation
-    ) -> tuple[Side, dict[Fit, list[Logits]], dict[Fit, Logits]]:
+    def _tested(self, fit: Fit) -> RunRecord:
+        """Return the record of a trained run with its test result."""
+        side, before = self._sides.test, None
+        if fit.settings.adaptation is None:
+            fit.model.load_state_dict(fit.best_weights)
+            logits = fit.predict(side)
+        else:
+            side, unadapted, logits = self._adapted(fit, fit.settings.adaptation)
+            before = measure_windows(unadapted, side.labels)
+            if not np.isfinite(logits).all():
+                fit.divergence = "the logits became non-finite in the adaptation"
+        record = replace(self._record(fit), before_adaptation=before)
+        if fit.divergence:
+            return record
+        return replace(
+            record,
+            test=measure_windows(logits, side.labels),
+            test_trials=measure_trials(logits, side.labels, side.trial_ids),
+        )
+
+    def _adapted(self, fit: Fit, adaptation: Adaptation) -> tuple[Side, Logits, Logits]:
         """Adapt to each test subject, each time from the end of the training.
 
         Returns:
-            The windows that are tested, and the logits of every run that has not failed, before
-            the adaptation (by subject) and after it. Logits are NaN after an adaptation that
-            diverged.
+            The windows that are tested, and their logits before and after the adaptation.
         """
-        settings = self._settings
-        tested = []
-        before: dict[Fit, list[Logits]] = {fit: [] for fit in fits}
-        after: dict[Fit, list[Logits]] = {fit: [] for fit in fits}
-        for number, side in enumerate(held_out.by_subject().values()):
+        settings = fit.settings
+        tested, before, after = [], [], []
+        for number, side in enumerate(self._sides.test.by_subject().values()):
             first, rest = split_trials(side, adaptation.share)
+            fit.model.load_state_dict(fit.best_weights)
             tested.append(rest.indices)
-            team = Team([fit for fit in fits if fit.error is None])
-            for fit in team.active:
-                fit.model.load_state_dict(fit.best_weights)
-            for fit, logits in zip(team.active, team.predict(rest), strict=True):
-                before[fit].append(logits)
-            adapted = {fit: _adapting(fit, first, rest) for fit in team.active}
-            team = Team(list(adapted.values()))
-            subject_seed = derive_substep(settings.seed("adaptation"), number)
+            before.append(fit.predict(rest))
+            adapting = _adapting(fit, first, rest)
+            team, seed = Team([adapting]), derive_substep(settings.seed("adaptation"), number)
             for turn in range(adaptation.passes):
-                batches_seed, dropout_seed = (
-                    derive_substep(subject_seed, 2 * turn + purpose) for purpose in (0, 1)
-                )
-                batches = epoch_batches(first, settings.batch_size, batches_seed)
-                team.take_steps(first, batches, dropout_seed)
-            team.each(Fit.set_evaluated_weights)
-            found = dict(zip(team.active, team.predict(rest), strict=True))
-            for fit, copied in adapted.items():
-                fit.error = copied.error
-                if copied in found:
-                    after[fit].append(found[copied])
-        done = {fit: np.concatenate(after[fit]) for fit in fits if fit.error is None}
-        return held_out.part(np.concatenate(tested)), before, done
+                batches = epoch_batches(first, settings.batch_size, derive_substep(seed, 2 * turn))
+                team.take_steps(first, batches, derive_substep(seed, 2 * turn + 1))
+            if adapting.error:
+                raise adapting.error
+            adapting.set_evaluated_weights()
+            after.append(adapting.predict(rest))
+        held_out = self._sides.test.part(np.concatenate(tested))
+        return held_out, np.concatenate(before), np.concatenate(after)
 
-    def _record(
-        self,
-        fit: Fit,
-        held_out: Side | None = None,
-        before: Sequence[Logits] | None = None,
-        logits: Logits | None = None,
-    ) -> RunRecord:
-        """Return the record of a run; without windows and logits of one that diverged."""
-        if logits is not None and before and not np.isfinite(logits).all():
-            fit.divergence = "the logits became non-finite in the adaptation"
-        test = trials = unadapted = None
-        if held_out is not None and before:
-            unadapted = measure_windows(np.concatenate(before), held_out.labels)
-        if held_out is not None and logits is not None and not fit.divergence:
-            test = measure_windows(logits, held_out.labels)
-            trials = measure_trials(logits, held_out.labels, held_out.trial_ids)
+    def _record(self, fit: Fit) -> RunRecord:
+        """Return the record of a run without a test result."""
         counts = np.bincount(self._sides.training.labels, minlength=fit.n_classes)
         return RunRecord(
             status="diverged" if fit.divergence else "done",
             reason=fit.divergence,
             history=tuple(fit.history),
             best_epoch=fit.best_epoch,
-            test=test,
-            test_trials=trials,
+            test=None,
+            test_trials=None,
             train_class_counts=tuple(int(count) for count in counts),
             parameters=sum(p.numel() for p in fit.model.parameters()),
             steps=fit.steps,
@@ -375,7 +341,6 @@ class _Bundle:
             elapsed_s=0.0,  # set when the run is handed in, as the time of the processor is
             beta2_by_tensor=fit.traces.beta2_by_tensor,
             prequential=tuple(fit.prequential),
-            before_adaptation=unadapted,
         )
 
     def _hand_in(self, fit: Fit, outcome: Outcome) -> None:
