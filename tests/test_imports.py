@@ -77,7 +77,6 @@ INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
         [
             "afor.bench.models.redundant",
             "afor.bench.models.registry",
-            "afor.bench.training.execute",
         ],
     ),
     (

@@ -6,9 +6,9 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.execution import forecast as step_timing
 from afor.bench.execution.forecast import StepTimer
 from afor.bench.execution.sources import open_sources
+from afor.bench.models.input_shape import InputShape
 from afor.bench.study.plan import make_plan
 from afor.bench.study.schema import parse_study
-from afor.bench.training.execute import input_shape
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def planned(small_study, tmp_path_factory):
     study = parse_study(small_study(optimizers=["adam", "sophia"]))
     sources = open_sources(study, tmp_path_factory.mktemp("cache"))
     plan = make_plan(study, sources)
-    return plan, sources, input_shape(sources["synthetic"])
+    return plan, sources, InputShape.of(sources["synthetic"])
 
 
 def specs(plan):

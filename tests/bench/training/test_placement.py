@@ -4,7 +4,7 @@ import torch
 
 from afor.bench.data.window_source import ArrayWindows
 from afor.bench.training import batches as placement
-from afor.bench.training.batches import Loader, Side, fits, make_loader, read_ahead
+from afor.bench.training.batches import Loader, Side, make_loader, read_ahead
 
 CPU = torch.device("cpu")
 
@@ -30,19 +30,14 @@ def test_windows_on_the_device_are_those_of_the_source(windows, monkeypatch):
         assert torch.equal(loader.inputs(indices), expected)
 
 
-def test_windows_fit_if_they_take_at_most_half_of_the_free_memory(windows):
-    size = 40 * 3 * 16 * 4
-    assert fits(windows, 2 * size)
-    assert not fits(windows, 2 * size - 1)
-
-
 def test_an_accelerator_keeps_what_fits_and_reads_ahead_what_does_not(windows, monkeypatch):
     meta = torch.device("meta")  # stands in for an accelerator
     monkeypatch.setattr(placement, "_kept", {})
-    monkeypatch.setattr(placement, "free_bytes", lambda _: 0)
+    size = 40 * 3 * 16 * 4
+    monkeypatch.setattr(placement, "free_bytes", lambda _: 2 * size - 1)
     assert make_loader(windows, meta)._kept is None
     assert make_loader(windows, meta).reads_ahead
-    monkeypatch.setattr(placement, "free_bytes", lambda _: 1 << 40)
+    monkeypatch.setattr(placement, "free_bytes", lambda _: 2 * size)
     kept = make_loader(windows, meta)
     assert kept._kept is not None
     assert make_loader(windows, meta) is kept  # the next run uses it again

@@ -19,13 +19,14 @@ from afor.bench.common.seeding import isolated
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.data.window_source import WindowSource
 from afor.bench.execution.sources import open_sources
+from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import build_backbone
 from afor.bench.store.learning_rates import searched_rates
 from afor.bench.study.plan import make_plan
 from afor.bench.study.planned_runs import PlannedRun
 from afor.bench.study.schema import Study
 from afor.bench.training.batches import Side, make_normalize
-from afor.bench.training.execute import cut_for, input_shape, run_settings
+from afor.bench.training.execute import cut_for, run_settings
 from afor.bench.training.fit import Watch, WatchStep
 from afor.bench.training.loop import train
 from afor.bench.training.record import RunRecord
@@ -47,7 +48,7 @@ class ChosenRun:
     def make_model(self) -> nn.Module:
         """Build the network; its weights come from torch's global generator."""
         backbone = self.planned.spec["backbone"]
-        return build_backbone(backbone["name"], input_shape(self.source), **backbone["settings"])
+        return build_backbone(backbone["name"], InputShape.of(self.source), **backbone["settings"])
 
     def initial_model(self) -> nn.Module:
         """Build the network with the weights that the run starts from, on the CPU."""

@@ -252,6 +252,8 @@ class ArrayWindows:
         (('a', 'b'), (1, 2, 8))
     """
 
+    fingerprint = ""  # arrays are not identified by their content
+
     def __init__(
         self,
         windows: ArrayLike,
@@ -299,3 +301,6 @@ class ArrayWindows:
             indices: The numbers of the windows, in the order wanted.
         """
         return self._windows[indices]
+
+
+Windows = WindowSource | ArrayWindows  # what a training takes

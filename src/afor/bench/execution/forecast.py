@@ -32,7 +32,7 @@ from afor.bench.study.bundling import MAX_BUNDLE
 from afor.bench.study.plan import make_plan
 from afor.bench.study.planned_runs import PlannedRun, canonical
 from afor.bench.study.schema import Study
-from afor.bench.training.execute import cut_for, input_shape, run_settings
+from afor.bench.training.execute import cut_for, run_settings
 from afor.bench.training.record import RunRecord
 from afor.bench.training.run_spec import DEFAULT_TRAINER, RunSettings
 
@@ -119,7 +119,7 @@ def _epochs(settings: RunSettings) -> Span:
 def _run_span(
     spec: Mapping[str, Any], source: Source, timer: "StepTimer", epochs: Span, together: int
 ) -> Span:
-    times = timer.times(spec, input_shape(source), together)
+    times = timer.times(spec, InputShape.of(source), together)
     split, settings = spec["split"], run_settings(spec)
     windows = {side: source.count_windows(split[side]) for side in ("train", "validation", "test")}
     if settings.order == "stream":

@@ -1,8 +1,12 @@
 """`InputShape`, the description of a window that every network is built from."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from afor.bench.common.errors import ConfigError
+
+if TYPE_CHECKING:
+    from afor.bench.data.window_source import WindowLayout
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,20 @@ class InputShape:
         """
         names = tuple(f"channel {index}" for index in range(channels))
         return cls(names, samples, rate_hz, classes)
+
+    @classmethod
+    def of(cls, windows: "WindowLayout") -> "InputShape":
+        """Return the shape of the windows of a data set, for building a network.
+
+        Args:
+            windows: The windows, as `open_windows` returns them.
+        """
+        return cls(
+            windows.channel_names,
+            samples=windows.window_samples,
+            rate_hz=windows.rate_hz,
+            classes=windows.n_classes,
+        )
 
     def require(self, backbone: str, *, samples: int = 1, channels: int = 1) -> None:
         """Check that the window is large enough for a backbone.

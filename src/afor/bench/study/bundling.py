@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from afor.bench.models.input_shape import InputShape
 from afor.bench.study.schema import BackboneEntry, Study
-from afor.bench.training.execute import input_shape
 from afor.bench.training.run_spec import DEFAULT_TRAINER, Training
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def plan_bundling(
     This does not depend on whether this machine has the compiled EEGNet: a worker without it trains
     one by one.
     """
-    shape = input_shape(source)
+    shape = InputShape.of(source)
     if not study.bundle:
         return Bundling("bundle = false")
     if study.trainer != DEFAULT_TRAINER:

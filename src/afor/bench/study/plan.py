@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from afor.bench.common.devices import pick_device
 from afor.bench.common.errors import ConfigError
 from afor.bench.data.splits import Manifest, Split, make_splits
+from afor.bench.models.input_shape import InputShape
 from afor.bench.optimizers.build import check_optimizer, full_settings, load_class
 from afor.bench.study.bundling import Bundling, companion_key, plan_bundling
 from afor.bench.study.named_code import code_of
@@ -33,7 +34,7 @@ from afor.bench.study.schema import (
     paper_backbone,
     scored_trials,
 )
-from afor.bench.training.execute import input_shape, resolve_trainer
+from afor.bench.training.execute import resolve_trainer
 from afor.bench.training.run_spec import DEFAULT_TRAINER, Training
 
 if TYPE_CHECKING:
@@ -339,7 +340,7 @@ def _check_parts(study: Study, sources: Mapping[str, "Source"]) -> None:
         check_backbone(backbone.use, backbone.settings)
         try:
             with torch.device("meta"):
-                build_backbone(backbone.use, input_shape(windows), **backbone.settings)
+                build_backbone(backbone.use, InputShape.of(windows), **backbone.settings)
         except (NotImplementedError, RuntimeError) as error:
             if backbone.use in BACKBONES:
                 raise ConfigError(

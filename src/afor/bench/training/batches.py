@@ -12,11 +12,11 @@ adapted with.
 """
 
 import copy
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError, DataError, LeakageError
 from afor.bench.common.seeding import derive_substep
+from afor.bench.data.window_source import Windows
 from afor.bench.training.run_spec import Contamination, Normalization, Order
 
 MEMORY_SHARE = 0.5  # of the free memory of a device, for all windows of a data set
@@ -48,7 +49,7 @@ def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 class Loader:
     """Brings windows to a device: all of them now with `keep`, else when they are needed."""
 
-    def __init__(self, source: "Windows", device: torch.device, *, keep: bool) -> None:
+    def __init__(self, source: Windows, device: torch.device, *, keep: bool) -> None:
         self._source = source  # alive as long as its windows are kept, so that no other has its id
         self._device = device
         self.reads_ahead = device.type != "cpu" and not keep
@@ -71,22 +72,18 @@ class Loader:
         return to_device(torch.from_numpy(self._source.gather(indices)), self._device)
 
 
-def make_loader(source: "Windows", device: torch.device) -> Loader:
+def make_loader(source: Windows, device: torch.device) -> Loader:
     """Return the loader for a device: with windows on the device if they fit."""
-    fingerprint = getattr(source, "fingerprint", "")
-    if device.type == "cpu" and not fingerprint:
+    on_cpu = device.type == "cpu"
+    if on_cpu and not source.fingerprint:
         return Loader(source, device, keep=False)  # arrays, which are in memory already
-    key = (fingerprint or id(source), device)
+    key = (source.fingerprint or id(source), device)
     if key not in _kept:
         _kept.clear()  # runs of another data set follow: make room
-        if device.type == "cpu":
-            keep = all_bytes(source) <= KEPT_BYTES_ON_CPU
-        else:
-            keep = fits(source, free_bytes(device))
-        loader = Loader(source, device, keep=keep)
-        if not keep:
-            return loader
-        _kept[key] = loader
+        limit = KEPT_BYTES_ON_CPU if on_cpu else MEMORY_SHARE * free_bytes(device)
+        if all_bytes(source) > limit:
+            return Loader(source, device, keep=False)
+        _kept[key] = Loader(source, device, keep=True)
     return _kept[key]
 
 
@@ -94,12 +91,7 @@ def make_loader(source: "Windows", device: torch.device) -> Loader:
 _kept: dict[tuple[object, torch.device], Loader] = {}
 
 
-def fits(source: "Windows", free: int) -> bool:
-    """Tell whether all windows of a data set fit into the share of the free memory."""
-    return all_bytes(source) <= MEMORY_SHARE * free
-
-
-def all_bytes(source: "Windows") -> int:
+def all_bytes(source: Windows) -> int:
     """Return the size of all windows of a data set in memory."""
     return len(source.labels) * source.gather(np.zeros(1, dtype=np.int64)).nbytes
 
@@ -116,57 +108,20 @@ def free_bytes(device: torch.device) -> int:
 
 def read_ahead(load: Callable[[Indices], "Batch"], order: Iterable[Indices]) -> Iterator["Batch"]:
     """Yield batches in their order while a thread loads the next ones."""
-    remaining = iter(order)
+    waiting: deque[Future[Batch]] = deque()
     with ThreadPoolExecutor(1, thread_name_prefix="afor-windows") as thread:
-        waiting: list[Future[Batch]] = [
-            thread.submit(load, indices) for indices in islice(remaining, READ_AHEAD)
-        ]
-        try:
-            while waiting:
-                batch = waiting.pop(0).result()
-                waiting.extend(thread.submit(load, indices) for indices in islice(remaining, 1))
-                yield batch
-        finally:
-            for future in waiting:
-                future.cancel()
+        for indices in order:
+            waiting.append(thread.submit(load, indices))
+            if len(waiting) > READ_AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 Normalize = Callable[[torch.Tensor], torch.Tensor]
 
 # Channels with a smaller standard deviation are only centred; EEG in volts is far above it.
 MIN_DEVIATION = 1e-12
-
-
-class Windows(Protocol):
-    """The interface that training needs of the windows of a data set."""
-
-    @property
-    def subjects(self) -> Sequence[str]:
-        """Return the names of the subjects."""
-
-    @property
-    def subject_codes(self) -> NDArray[np.int64]:
-        """Return the subject of each window as a position in `subjects`."""
-
-    @property
-    def labels(self) -> NDArray[np.int64]:
-        """Return the class of each window."""
-
-    @property
-    def trial_ids(self) -> NDArray[np.int64]:
-        """Return the trial of each window, numbered through the whole dataset."""
-
-    @property
-    def n_classes(self) -> int:
-        """Return the number of classes."""
-
-    def channel_statistics(
-        self, subjects: Iterable[str]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return each channel's mean and standard deviation over these subjects."""
-
-    def gather(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return windows as (n, channels, samples), a new array in the order asked for."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from afor import AFOR
 from afor.control import FIELDS
 from afor.monitor import AWAKE
 
-# Control states buffered before they are summed: one copy per step instead of a dozen operations.
+# Steps that are kept before they are summed: one copy per step instead of a dozen operations.
 BUFFERED_STEPS = 256
 
 
@@ -25,8 +25,7 @@ class Traces:
         self._named = list(model.named_parameters()) if isinstance(optimizer, AFOR) else []
         self._names: list[str] = []  # of the tensors with a control state
         self._controls: list[torch.Tensor] = []  # these states, changed in place by every step
-        self._buffer: torch.Tensor | None = None  # (steps, tensors, fields)
-        self._filled = 0
+        self._kept: list[torch.Tensor] = []  # per step, (tensors, fields)
         self._sums: torch.Tensor | None = None  # (statistics, tensors), of this epoch
         self._steps = 0
         self._all_beta2: list[float] = []  # per tensor, summed over all steps
@@ -35,15 +34,11 @@ class Traces:
 
     def after_step(self) -> None:
         """Record the current control state."""
-        if not self._named:
-            return
-        if self._buffer is None:
-            self._buffer = self._make_buffer()
-        if self._buffer is None:
-            return  # float16: the scaler has left out every step so far
-        torch.stack(self._controls, out=self._buffer[self._filled])
-        self._filled += 1
-        if self._filled == BUFFERED_STEPS:
+        if not self._controls:
+            self._find_controls()
+        if self._controls:
+            self._kept.append(torch.stack(self._controls))
+        if len(self._kept) == BUFFERED_STEPS:
             self._add_up()
 
     def end_epoch(self) -> None:
@@ -59,13 +54,11 @@ class Traces:
             beta2, square, score, awake = (
                 sum(row[i] for i in members) / len(members) for row in rows
             )
-            trace = self.result.setdefault(
-                group, {"beta2": [], "beta2_sd": [], "score": [], "awake": []}
-            )
-            trace["beta2"].append(beta2)
-            trace["beta2_sd"].append(max(square - beta2**2, 0.0) ** 0.5)
-            trace["score"].append(score)
-            trace["awake"].append(awake)
+            spread = max(square - beta2**2, 0.0) ** 0.5
+            values = {"beta2": beta2, "beta2_sd": spread, "score": score, "awake": awake}
+            trace = self.result.setdefault(group, {key: [] for key in values})
+            for key, value in values.items():
+                trace[key].append(value)
         before = self._all_beta2 or [0.0] * len(self._names)
         self._all_beta2 = [old + new for old, new in zip(before, totals[0], strict=True)]
         self._all_steps += self._steps
@@ -79,31 +72,27 @@ class Traces:
             for name, total in zip(self._names, self._all_beta2, strict=True)
         }
 
-    def _make_buffer(self) -> torch.Tensor | None:
-        """Collect the control states; return None as long as no step was taken.
+    def _find_controls(self) -> None:
+        """Collect the control states; there are none as long as a scaler leaves out the steps.
 
         A tensor without a gradient in the first step has no control state.
         """
         states = [(name, self._optimizer.state.get(p, {})) for name, p in self._named]
         traced = [(name, state["control"]) for name, state in states if "control" in state]
-        if not traced:
-            return None
         self._names = [name for name, _ in traced]
         self._controls = [control for _, control in traced]
-        first = self._controls[0]
-        return first.new_empty((BUFFERED_STEPS, len(traced), *first.shape))
 
     def _add_up(self) -> None:
-        if self._buffer is None or not self._filled:
+        if not self._kept:
             return
-        control = self._buffer[: self._filled].double()
+        control = torch.stack(self._kept).double()
         beta2 = 1.0 - control[..., FIELDS.index("forgetting")]
         score = control[..., FIELDS.index("score")]
         awake = (control[..., FIELDS.index("zscore")].abs() > AWAKE).double()
         sums = torch.stack([beta2, beta2.square(), score, awake]).sum(dim=1)
         self._sums = sums if self._sums is None else self._sums + sums
-        self._steps += self._filled
-        self._filled = 0
+        self._steps += len(self._kept)
+        self._kept = []
 
 
 def layer_group(parameter_name: str) -> str:

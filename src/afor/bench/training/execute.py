@@ -142,7 +142,7 @@ def _maker(spec: Mapping[str, Any], source: "WindowSource") -> "Callable[[], nn.
     """Return a function that builds the network of a spec."""
     from afor.bench.models.registry import build_backbone
 
-    backbone, shape = spec["backbone"], input_shape(source)
+    backbone, shape = spec["backbone"], InputShape.of(source)
     return lambda: build_backbone(backbone["name"], shape, **backbone["settings"])
 
 
@@ -177,16 +177,6 @@ def cut_for(spec: Mapping[str, Any], source: "Source") -> "Source":
     return source if is_cut else cast("Source", source.recut(**wanted))
 
 
-def input_shape(source: "WindowSource | ExpectedWindows") -> InputShape:
-    """Return the shape of the windows, for building a network."""
-    return InputShape(
-        source.channel_names,
-        samples=source.window_samples,
-        rate_hz=source.rate_hz,
-        classes=source.n_classes,
-    )
-
-
 def resolve_trainer(target: str) -> Trainer:
     """Import a trainer by its name, without calling it; raise ConfigError if it is none."""
     if target == DEFAULT_TRAINER:
@@ -214,33 +204,26 @@ def _is_trainer(function: object) -> bool:
 
 def environment(device: str = "cpu", precision: str = "float32") -> dict[str, str]:
     """Return the versions and the machine, which may change the last bits of a result."""
-    torch = sys.modules.get("torch")  # do not import it for a trainer that does not need it
+    # What is not imported was not used; a trainer need not use torch.
+    torch, kernel, eegnet = (
+        sys.modules.get(name)
+        for name in ("torch", "afor.native.binding", "afor.bench.models.native.binding")
+    )
     on_gpu = torch is not None and device.startswith("cuda")
+    is_native = kernel is not None and kernel.unavailable_reason() is None
     return {
         "afor": __version__,
         "torch": str(torch.__version__) if torch else "",
-        "kernel": _kernel(),
-        "eegnet": _native_eegnet(),
+        # AFOR's native kernel adds in another order than torch; each instruction set of the native
+        # EEGNet rounds in its own way.
+        "kernel": "" if kernel is None else "native" if is_native else "none",
+        "eegnet": "" if eegnet is None else eegnet.instruction_set() or "none",
         "numpy": np.__version__,
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
         "host": platform.node(),
         **(describe_device(torch.device(device), precision) if torch and on_gpu else {}),
     }
-
-
-def _kernel() -> str:
-    """Return whether AFOR uses its native kernel, which adds in another order than torch."""
-    binding = sys.modules.get("afor.native.binding")
-    if binding is None:
-        return ""
-    return "native" if binding.unavailable_reason() is None else "none"
-
-
-def _native_eegnet() -> str:
-    """Return the instruction set of the native EEGNet: each rounds in its own way."""
-    binding = sys.modules.get("afor.bench.models.native.binding")
-    return "" if binding is None else binding.instruction_set() or "none"
 
 
 def now() -> str:

@@ -25,10 +25,11 @@ from torch.nn.functional import cross_entropy
 from afor.bench.common.devices import pick_device, repeatable
 from afor.bench.common.errors import CannotBundleError, ConfigError
 from afor.bench.common.seeding import derive_substep, isolated, seed_torch
+from afor.bench.data.window_source import Windows
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.redundant import redundant_tensors
 from afor.bench.models.stacked_eegnet import stacks_here
-from afor.bench.training.batches import Side, Windows, epoch_batches, make_normalize, split_trials
+from afor.bench.training.batches import Side, epoch_batches, make_normalize, split_trials
 from afor.bench.training.fit import Fit, Logits, Team, Watch, WatchStep
 from afor.bench.training.metrics import measure_trials, measure_windows
 from afor.bench.training.precision import AUTOCAST

@@ -32,6 +32,7 @@ from afor.bench.execution.forecast import (
 from afor.bench.execution.run_times import clock
 from afor.bench.execution.sources import absent_datasets, expected_sources
 from afor.bench.execution.status import remaining_s
+from afor.bench.models.input_shape import InputShape
 from afor.bench.store.database import open_store
 from afor.bench.store.learning_rates import SearchedRates, small_search
 from afor.bench.store.locations import store_path
@@ -205,11 +206,10 @@ def _redundant(study_plan: StudyPlan, entry: BackboneEntry) -> Sequence[str]:
     """Find the tensors of a network of the user's own that cannot change what it computes."""
     from afor.bench.models.redundant import redundant_tensors
     from afor.bench.models.registry import BACKBONES, build_backbone
-    from afor.bench.training.execute import input_shape
 
     if entry.use in BACKBONES:
         return ()
-    shape = input_shape(next(iter(study_plan.sources.values())))
+    shape = InputShape.of(next(iter(study_plan.sources.values())))
     try:
         return redundant_tensors(lambda: build_backbone(entry.use, shape, **entry.settings), shape)
     except (NotImplementedError, RuntimeError):  # a network that does not take float64
