@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.common.parameter_checks import show_value
-from afor.bench.common.suggest import did_you_mean
+from afor.bench.common.parameter_checks import check_names, show_value
 from afor.bench.data.fetching import Fetch
 from afor.bench.data.recording import Recording, TrialShape
 
@@ -150,13 +149,8 @@ class Dataset(Generic[SettingsT]):
 
     def parse(self, options: Mapping[str, Any]) -> SettingsT:
         """Return the checked options; raise ConfigError for an unknown key or an invalid value."""
-        name, fields = self.info.name, self.settings.model_fields
-        for key in options:
-            if key not in fields:
-                raise ConfigError(
-                    f"{name}: unknown option {key!r}.{did_you_mean(key, fields)} "
-                    f"Accepted: {', '.join(fields)}."
-                )
+        name = self.info.name
+        check_names(f"data set {name}", options, list(self.settings.model_fields))
         try:
             return self.settings(**options)
         except ValidationError as error:

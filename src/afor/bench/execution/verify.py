@@ -125,8 +125,7 @@ def verify_runs(
 def _compare(stored: StoredRun, before: FinishedRun, after: FinishedRun) -> RepeatedRun:
     if before.record is None or after.record is None:
         return RepeatedRun(stored, is_same=False, differs_in=(after.reason,), note="")
-    stored_numbers = before.record.numbers()
-    new_numbers = after.record.numbers_known_to(before.record)
+    stored_numbers, new_numbers = before.record.numbers(), after.record.numbers()
     # As text, NaN equals NaN, and every bit of a float counts.
     differing = tuple(
         name for name in stored_numbers if repr(stored_numbers[name]) != repr(new_numbers[name])

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -23,7 +23,7 @@ PROTOCOL_METRICS = ("prequential_accuracy", "prequential_nll", "accuracy_before"
 class Metrics:
     """Metrics of one set of predictions, and the confusion matrix.
 
-    The metrics of probabilities are None in records that were written before they existed.
+    The metrics of probabilities are None if a trainer gives predictions alone.
     """
 
     n: int
@@ -83,30 +83,12 @@ class RunRecord:
 
     def numbers(self) -> dict[str, object]:
         """Return the values that must be the same, bit for bit, if the run is repeated."""
+        names = (
+            *("status", "reason", "best_epoch", "test", "test_trials", "steps", "traces"),
+            *("beta2_by_tensor", "prequential", "before_adaptation"),
+        )
         epochs = [(e.train_loss, e.validation_loss, e.validation_accuracy) for e in self.history]
-        return {
-            "status": self.status,
-            "reason": self.reason,
-            "history": epochs,
-            "best_epoch": self.best_epoch,
-            "test": self.test,
-            "test_trials": self.test_trials,
-            "steps": self.steps,
-            "traces": self.traces,
-            "beta2_by_tensor": self.beta2_by_tensor,
-            "prequential": self.prequential,
-            "before_adaptation": self.before_adaptation,
-        }
-
-    def numbers_known_to(self, earlier: "RunRecord") -> dict[str, object]:
-        """Return `numbers` without the metrics that an earlier record of the run does not have."""
-        numbers = self.numbers()
-        for name in ("test", "test_trials", "before_adaptation"):
-            ours, theirs = getattr(self, name), getattr(earlier, name)
-            if ours is not None and theirs is not None:
-                unknown = [m for m in METRICS if getattr(theirs, m) is None]
-                numbers[name] = replace(ours, **dict.fromkeys(unknown))
-        return numbers
+        return {"history": epochs, **{name: getattr(self, name) for name in names}}
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics that this record has; {} if it was not tested.

@@ -109,10 +109,10 @@ def test_a_file_of_another_length_can_be_accepted_in_its_announced_part(path):
 
 
 def test_a_missing_a_doubled_and_a_unitless_signal_are_refused_by_name(path):
-    with pytest.raises(DataError, match=r"no signal named 'C4'. Found: F3-A2, Chin"):
+    with pytest.raises(DataError, match=r"no channel C4. Found: F3-A2, Chin"):
         read_edf(path).microvolts("C4")
     change(path, 256 + 16, b"F3-A2           ")
-    with pytest.raises(DataError, match="2 signals named 'F3-A2'"):
+    with pytest.raises(DataError, match="channel F3-A2 occurs twice"):
         read_edf(path).microvolts("F3-A2")
     change(path, 256 + 16, b"Chin            ")
     change(path, 256 + 3 * 96 + 8, b"%       ")

@@ -77,7 +77,7 @@ class Folder(Dataset[FolderSettings]):
         """Read one subject and filter it, if a band is set."""
         (path,) = self.files(root, subject, settings)
         recording = (_read_npz if path.suffix == ".npz" else _read_fif)(path, subject, settings)
-        where = f"folder subject {subject}"
+        where = f"folder subject {subject} ({path.name})"
         if (channels := settings.channels) is not None:
             rows = channel_rows(channels, recording.channel_names, where)
             trials = np.ascontiguousarray(recording.trials[:, rows])
@@ -116,7 +116,6 @@ def _read_npz(path: Path, subject: str, settings: FolderSettings) -> Recording:
         raise DataError(f"{where}: rate_hz must be one number.")
     stored = tuple(map(str, arrays["class_names"].reshape(-1))) if "class_names" in arrays else None
     numbers, class_names = number_labels(labels, settings.classes or stored, where)
-    require_finite(np.asarray(data, dtype=np.float64), where, names)
     ids = arrays.get("trial_ids", np.arange(len(data))).reshape(-1)
     if ids.dtype.kind not in "iu":
         raise DataError(f"{where}: trial_ids must be whole numbers.")

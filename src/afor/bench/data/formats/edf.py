@@ -97,20 +97,13 @@ class EdfFile:
 
         Raises DataError if a name is missing or occurs twice, or has another rate.
         """
-        labels = self.labels()
-        present = [name_of(label) for label in labels]
-        rows = []
-        for name in names:
-            if (count := present.count(name)) != 1:
-                fault = f"channel {name} occurs twice" if count else f"no channel {name}"
-                raise DataError(f"{self.path}: {fault}. Found: {', '.join(present)}.")
-            label = labels[present.index(name)]
-            if (rate := self.rate_hz(label)) != rate_hz:
+        signals = [self._signal(name, name_of) for name in names]
+        for name, signal in zip(names, signals, strict=True):
+            if (rate := signal.samples / self.record_s) != rate_hz:
                 raise DataError(
                     f"{self.path}: channel {name} has {rate:g} Hz, expected {rate_hz:g}."
                 )
-            rows.append(self.microvolts(label))
-        return np.stack(rows)
+        return np.stack([self.microvolts(signal.label) for signal in signals])
 
     def annotations(self) -> list[Annotation]:
         """Return the EDF+ annotations with a text, by onset."""
@@ -124,22 +117,13 @@ class EdfFile:
     def _samples(self, signal: Signal) -> NDArray[np.int16]:
         return self.records[:, signal.first : signal.first + signal.samples]
 
-    def _signal(self, label: str) -> Signal:
-        matches = [s for s in self.signals if s.label == label]
+    def _signal(self, name: str, name_of: Callable[[str], str] = str) -> Signal:
+        matches = [s for s in self.signals if s.label != ANNOTATIONS and name_of(s.label) == name]
         if len(matches) != 1:
-            number = "no signal" if not matches else f"{len(matches)} signals"
-            raise DataError(
-                f"{self.path}: {number} named {label!r}. Found: {', '.join(self.labels())}."
-            )
+            fault = f"channel {name} occurs twice" if matches else f"no channel {name}"
+            present = ", ".join(map(name_of, self.labels()))
+            raise DataError(f"{self.path}: {fault}. Found: {present}.")
         return matches[0]
-
-
-@dataclass(frozen=True)
-class _Fault:
-    """A length that does not fit the header: the error, or the note if it is accepted."""
-
-    error: str
-    note: str
 
 
 def read_edf(path: Path, *, allow_truncated: bool = False) -> EdfFile:
@@ -161,43 +145,37 @@ def read_edf(path: Path, *, allow_truncated: bool = False) -> EdfFile:
     signals = _parse_signals(signal_headers, n_signals, record_s, path)
     per_record = sum(signal.samples for signal in signals)
     header_bytes = FIXED_BYTES + SIGNAL_BYTES * n_signals
-    present, left_over = divmod(size - header_bytes, 2 * per_record)
-    faults: list[_Fault] = []
+    present = (size - header_bytes) // (2 * per_record)
+    extra = size - header_bytes - n_records * 2 * per_record
+    fault = note = ""
     if n_records == -1:
-        faults.append(
-            _Fault(
-                error="the number of records was never written: the recording was not closed. "
-                "Accept what is there with the option allow_truncated=true.",
-                note=f"not closed: {present} records",
-            )
+        fault = (
+            "the number of records was never written: the recording was not closed. "
+            "Accept what is there with the option allow_truncated=true."
         )
+        note = f"not closed: {present} records"
         n_records = present
-    if present < n_records:
-        faults.append(
-            _Fault(
-                error=f"truncated, {present} of {n_records} records are there. Fetch the file "
-                "again, or accept the part with the option allow_truncated=true.",
-                note=f"truncated: {present} of {n_records} records",
-            )
+    elif present < n_records:
+        fault = (
+            f"truncated, {present} of {n_records} records are there. Fetch the file again, or "
+            "accept the part with the option allow_truncated=true."
         )
-    elif present > n_records or left_over:
+        note = f"truncated: {present} of {n_records} records"
+    elif extra:
         # More data than the header says: the count may be damaged, and data would be lost.
-        extra = size - header_bytes - n_records * 2 * per_record
-        faults.append(
-            _Fault(
-                error=f"{extra} bytes more than its header announces ({n_records} records). Header "
-                "or file is damaged; fetch the file again, or accept the announced part with "
-                "the option allow_truncated=true.",
-                note=f"{extra} bytes after the last record left out",
-            )
+        fault = (
+            f"{extra} bytes more than its header announces ({n_records} records). Header or file "
+            "is damaged; fetch the file again, or accept the announced part with the option "
+            "allow_truncated=true."
         )
-    if faults and (not allow_truncated or present == 0):
-        raise DataError(f"{path}: {faults[0].error}")
+        note = f"{extra} bytes after the last record left out"
+    if fault and (not allow_truncated or present == 0):
+        raise DataError(f"{path}: {fault}")
     if variant.startswith("EDF+D"):
         raise DataError(f"{path}: EDF+D (with gaps) is not supported; convert it to EDF+C.")
     count = min(present, n_records)
     samples = np.memmap(path, dtype="<i2", mode="r", offset=header_bytes, shape=(count, per_record))
-    return EdfFile(path, signals, record_s, np.asarray(samples), tuple(f.note for f in faults))
+    return EdfFile(path, signals, record_s, np.asarray(samples), (note,) if note else ())
 
 
 def _parse_fixed(fixed: bytes, path: Path) -> tuple[int, float, int, str]:
