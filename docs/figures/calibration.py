@@ -16,17 +16,13 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
+from simulated_studies import equivalence_p_rows, two_sided_p_rows
 
 from afor.bench.stats.comparisons import tasks_of
 from afor.bench.stats.design.seed_noise import SAME_METHOD, replicate_groups
 from afor.bench.stats.groups import Condition, Conditions, complete_folds, task_conditions
 from afor.bench.stats.inference.decisions import LEVEL
-from afor.bench.stats.inference.paired_tests import (
-    equivalence_p_rows,
-    holm,
-    two_sided_p,
-    two_sided_p_rows,
-)
+from afor.bench.stats.inference.paired_tests import holm, two_sided_p
 from afor.bench.stats.labels import margin_of, method_label, metric_style, p_text
 from afor.bench.stats.results import Results
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
+from simulated_studies import sign_flip_p_rows
 
 from afor.bench.stats.inference.decisions import LEVEL
-from afor.bench.stats.inference.paired_tests import sign_flip_p_rows
 
 FOLDS = (5, 6, 10, 20)
 SPREAD = 0.10  # SD over subjects of what a network has learned

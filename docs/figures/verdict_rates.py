@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
+from simulated_studies import decide_rows, equivalence_p_rows, two_sided_p_rows
 
 from afor.bench.stats.design.power import Goal, folds_for
-from afor.bench.stats.inference.decisions import LEVEL, Decision, decide_rows
-from afor.bench.stats.inference.paired_tests import equivalence_p_rows, holm, two_sided_p_rows
+from afor.bench.stats.inference.decisions import LEVEL, Decision
+from afor.bench.stats.inference.paired_tests import holm
 
 MARGIN = 1.0  # in units of the SD of the fold differences
 FOLDS = (6, 9, 20)

@@ -21,7 +21,7 @@ from afor.bench.stats.design.power import (
 )
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.design.variance import estimate_components
-from afor.bench.stats.inference.decisions import Decision, decide_rows
+from afor.bench.stats.inference.decisions import Decision
 from afor.bench.stats.results import Results
 
 
@@ -41,7 +41,15 @@ def simulated_studies(rng, studies, folds, repetitions, subject, repetition, tai
     )
 
 
-def check_claims(folds, repetitions, level, *, studies=1500, tails="normal", slack=0.0):
+@pytest.fixture(scope="module")
+def decide_rows(load_script):
+    """Return the function that decides about many simulated studies at once."""
+    return load_script("docs/figures/simulated_studies.py").decide_rows
+
+
+def check_claims(
+    decide_rows, folds, repetitions, level, *, studies=1500, tails="normal", slack=0.0
+):
     """Compare claimed powers with the decisions of simulated studies."""
     subject, repetition = 1.5, 2.0
     fold_sd = math.sqrt(subject**2 + repetition**2 / repetitions)
@@ -63,24 +71,26 @@ def check_claims(folds, repetitions, level, *, studies=1500, tails="normal", sla
 @pytest.mark.parametrize(
     ("folds", "repetitions", "level"), [(6, 2, 0.05), (10, 1, 0.05 / 6), (14, 5, 0.05)]
 )
-def test_claimed_power_is_that_of_simulated_studies(folds, repetitions, level):
-    check_claims(folds, repetitions, level)
+def test_claimed_power_is_that_of_simulated_studies(decide_rows, folds, repetitions, level):
+    check_claims(decide_rows, folds, repetitions, level)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folds", [6, 8, 10, 12, 13, 16, 20, 24, 32])
 @pytest.mark.parametrize("repetitions", [1, 5])
 @pytest.mark.parametrize("level", [0.05, 0.05 / 6])
-def test_claimed_power_is_that_of_simulated_studies_over_a_grid(folds, repetitions, level):
+def test_claimed_power_is_that_of_simulated_studies_over_a_grid(
+    decide_rows, folds, repetitions, level
+):
     if folds >= fewest_folds(level):
-        check_claims(folds, repetitions, level, studies=4000 if folds <= 24 else 400)
+        check_claims(decide_rows, folds, repetitions, level, studies=4000 if folds <= 24 else 400)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tails", ["heavy", "unequal"])
 @pytest.mark.parametrize("folds", [8, 20])
-def test_power_claimed_for_normal_noise_holds_nearly_for_other_noise(folds, tails):
-    check_claims(folds, 2, 0.05, studies=4000, tails=tails, slack=0.04)
+def test_power_claimed_for_normal_noise_holds_nearly_for_other_noise(decide_rows, folds, tails):
+    check_claims(decide_rows, folds, 2, 0.05, studies=4000, tails=tails, slack=0.04)
 
 
 def test_a_pilot_with_known_components_predicts_other_designs():

@@ -8,7 +8,6 @@ from afor.bench.stats.inference.decisions import (
     choose_decision,
     decide,
     decide_family,
-    decide_rows,
 )
 
 CLEAR = np.array([2.0, 3.0, 2.5, 1.0, 2.0, 3.5, 1.5, 2.2])
@@ -29,7 +28,6 @@ WIDE = np.array([4.0, -3.0, 2.5, -1.0, 5.0, -3.5, 1.5, 0.0])
 )
 def test_decisions(values, expected):
     assert decide(values, margin=1.0).decision is expected
-    assert decide_rows([values], margin=1.0).tolist() == [expected.value]
 
 
 def test_a_small_shown_difference_keeps_its_sign_and_is_within_the_margin():
@@ -44,7 +42,6 @@ def test_without_a_margin_nothing_is_equivalent():
     assert made.decision is Decision.UNDECIDED
     assert math.isnan(made.p_equivalent)
     assert not made.within_margin
-    assert decide_rows([SMALL]).tolist() == ["undecided"]
 
 
 def test_decision_shows_the_intervals_of_its_tests():

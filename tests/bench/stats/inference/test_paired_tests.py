@@ -17,11 +17,9 @@ from afor.bench.stats.inference.paired_tests import (
     MEET_IN_THE_MIDDLE,
     _bounded_p,
     equivalence_p,
-    equivalence_p_rows,
     exact_interval,
     holm,
     sign_flip_p,
-    sign_flip_p_rows,
     smallest_p,
     two_sided_p,
 )
@@ -184,14 +182,6 @@ def test_holm_agrees_with_statsmodels(p_values):
 def test_comparisons_still_to_come_count_in_the_family_as_if_they_had_failed(p_values):
     padded = multipletests([*p_values, *[1.0] * (6 - len(p_values))], method="holm")[1]
     np.testing.assert_allclose(holm(p_values, 6), padded[: len(p_values)], rtol=0, atol=1e-15)
-
-
-@pytest.mark.parametrize("n", [1, 4, 9, 11, 14, 25])
-def test_p_of_many_rows_is_p_of_each(n):
-    rng = np.random.default_rng(n)
-    rows = np.vstack([rng.normal(0.2, 1, (4, n)), rng.integers(-2, 3, (4, n)), np.zeros((1, n))])
-    assert sign_flip_p_rows(rows).tolist() == [sign_flip_p(row) for row in rows]
-    assert equivalence_p_rows(rows, 0.5).tolist() == [equivalence_p(row, 0.5) for row in rows]
 
 
 @pytest.mark.parametrize(("n", "slack"), [(6, 1e-9), (9, 1e-9), (16, 1e-9), (20, 0.01), (45, 0.03)])

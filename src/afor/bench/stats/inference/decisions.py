@@ -12,15 +12,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from afor.bench.stats.inference.paired_tests import (
     equivalence_p,
-    equivalence_p_rows,
     exact_interval,
     holm,
     sign_flip_p,
-    sign_flip_p_rows,
     two_sided_p,
 )
 
@@ -150,23 +148,3 @@ def choose_decision(
     if p_different < level:
         return Decision.BETTER if mean > 0 else Decision.WORSE
     return Decision.EQUIVALENT if p_equivalent < level else Decision.UNDECIDED
-
-
-def decide_rows(
-    rows: ArrayLike, *, margin: float | None = None, level: float = LEVEL
-) -> NDArray[np.str_]:
-    """Return the decision on each row of fold differences, without intervals; for simulations.
-
-    Level / k is the strictest level that Holm's correction over k comparisons applies.
-
-    >>> decide_rows([[2.0, 3.0, 2.5, 1.0, 2.0, 3.5], [0.1, -0.1] * 3], margin=1.0).tolist()
-    ['better', 'equivalent']
-    """
-    values = np.asarray(rows, dtype=np.float64)
-    better, worse = sign_flip_p_rows(values), sign_flip_p_rows(-values)
-    decisions = np.full(len(values), Decision.UNDECIDED.value, dtype="<U10")
-    if margin is not None:
-        decisions[equivalence_p_rows(values, margin) < level] = Decision.EQUIVALENT
-    decisions[2 * better < level] = Decision.BETTER
-    decisions[2 * worse < level] = Decision.WORSE
-    return decisions

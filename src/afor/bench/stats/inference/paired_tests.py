@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from functools import cache
 from statistics import NormalDist
 
 import numpy as np
@@ -20,9 +19,6 @@ GRID, INTERVAL_GRID = 2**12, 2**11
 MAX_SORTED_FOLDS = 16
 # Up to this many differences an interval uses exact p-values; beyond, the grid is faster.
 MAX_EXACT_INTERVAL_FOLDS = 24
-# Many rows at once: up to so many differences as one matrix of all subsets, or as two halves.
-MAX_MATRIX_FOLDS = 10
-MAX_BATCHED_FOLDS = 24
 
 
 def sign_flip_p(differences: ArrayLike) -> float:
@@ -58,43 +54,6 @@ def two_sided_p(differences: ArrayLike) -> float:
     return min(1.0, 2.0 * sign_flip_p(values if values.sum() >= 0 else -values))
 
 
-def sign_flip_p_rows(rows: ArrayLike) -> NDArray[np.float64]:
-    """Return `sign_flip_p` of each row; fast enough for simulations of thousands of studies.
-
-    >>> sign_flip_p_rows([[1.0, 2.0, 3.0], [-1.0, 2.0, 3.0]]).tolist()
-    [0.125, 0.25]
-    """
-    values = np.asarray(rows, dtype=np.float64)
-    studies, folds = values.shape
-    if folds > MAX_BATCHED_FOLDS:
-        return np.array([sign_flip_p(row) for row in values])
-    tolerances = TIE * np.abs(values).sum(axis=1)
-    middle = folds // 2 if folds > MAX_MATRIX_FOLDS else folds
-    left_subsets, right_subsets = _subsets(middle), _subsets(folds - middle)
-    counts = np.empty(studies)
-    chunk = max(1, 2**22 // len(left_subsets))  # 32 MB of sums at a time
-    for start in range(0, studies, chunk):
-        part = slice(start, start + chunk)
-        left = values[part, :middle] @ left_subsets.T
-        if middle == folds:
-            counts[part] = (left <= tolerances[part, None]).sum(axis=1)
-            continue
-        left.sort(axis=1)
-        right = np.sort(values[part, middle:] @ right_subsets.T, axis=1)
-        counts[part] = [
-            np.searchsorted(ends, tolerance - sums, side="right").sum()
-            for sums, ends, tolerance in zip(left, right, tolerances[part], strict=True)
-        ]
-    counts /= 2.0**folds
-    return counts
-
-
-def two_sided_p_rows(rows: ArrayLike) -> NDArray[np.float64]:
-    """Return `two_sided_p` of each row."""
-    values = np.asarray(rows, dtype=np.float64)
-    return np.minimum(1.0, 2.0 * np.minimum(sign_flip_p_rows(values), sign_flip_p_rows(-values)))
-
-
 def equivalence_p(differences: ArrayLike, margin: float) -> float:
     """Return p of the claim that the mean difference lies between -margin and +margin.
 
@@ -106,12 +65,6 @@ def equivalence_p(differences: ArrayLike, margin: float) -> float:
     """
     values = _checked(differences)
     return max(sign_flip_p(margin + values), sign_flip_p(margin - values))
-
-
-def equivalence_p_rows(rows: ArrayLike, margin: float) -> NDArray[np.float64]:
-    """Return `equivalence_p` of each row."""
-    values = np.asarray(rows, dtype=np.float64)
-    return np.maximum(sign_flip_p_rows(margin + values), sign_flip_p_rows(margin - values))
 
 
 def exact_interval(
@@ -169,12 +122,6 @@ def _checked(differences: ArrayLike) -> NDArray[np.float64]:
             f"got shape {values.shape}"
         )
     return values
-
-
-@cache
-def _subsets(n: int) -> NDArray[np.float64]:
-    """Return all 2**n subsets of n members, one per row: 1.0 where a member belongs to it."""
-    return (np.arange(2**n)[:, None] >> np.arange(n) & 1).astype(np.float64)
 
 
 def _subset_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
