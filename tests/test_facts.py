@@ -1,6 +1,7 @@
 """Each property that docs/figures/facts.py states, checked on its own numbers."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -84,3 +85,15 @@ def test_a_trace_repeats_and_counts_its_bursts(facts):
     assert np.array_equal(first.beta2, second.beta2)
     assert 10 < first.burst.sum() < 60
     assert all(math.isfinite(value) for value in first.zscore)
+
+
+def test_the_paper_prints_one_method_twice_with_a_difference_beyond_its_margin(facts):
+    made = facts.same_method_twice()
+    twice = [row for row in made if row.label.endswith(", Acc")]
+    assert [row.apart for row in twice] == [2.25, 2.14, 0.15, 3.06]
+    assert [row.margin for row in twice] == [0.61, 0.91, 0.65, 0.85]
+    fact = facts.same_method_fact()
+    assert "in 6 of 8 tasks" in fact.statement
+    page = Path(__file__).parents[1] / "docs" / "explanation" / "statistics.md"
+    (table,) = fact.values.values()
+    assert table.strip() in page.read_text("utf-8")

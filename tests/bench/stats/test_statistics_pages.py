@@ -9,9 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from afor.bench.report.tables.formats import to_markdown
-from afor.bench.report.tables.paper import same_method_table
-
 MODULES = [
     "afor.bench.stats.groups",
     "afor.bench.stats.labels",
@@ -54,13 +51,6 @@ def test_the_python_blocks_of_a_page_run_and_print_their_comments(page, tmp_path
             if re.match(r"(# |print.*# )", line)
         ]
         assert printed.getvalue().splitlines() == promised
-
-
-def test_the_papers_contradiction_on_the_page_is_what_the_command_prints():
-    page = (DOCS / PAGES[0]).read_text("utf-8")
-    printed = [line for line in to_markdown(same_method_table()).splitlines() if "|" in line]
-    for line in printed:
-        assert line.replace("\\~", "~") in page
 
 
 def test_every_picture_of_the_pages_is_there_and_small():

@@ -66,7 +66,6 @@ FROM_RESULTS: Mapping[str, Callable[[Results], Table]] = {
     "beside-paper": _beside_paper,
     "convergence": side.convergence_table,  # from a store: files of results hold no curves
 }
-FROM_NOTHING: Mapping[str, Callable[[], Table]] = {"same-method": paper.same_method_table}
 FIGURES: Mapping[str, Callable[[Results], Any]] = {
     "gain": lambda results: gain_figure(results.needed_comparisons(results.metrics[0])),
     "folds": lambda results: folds_figure(focus(results)),

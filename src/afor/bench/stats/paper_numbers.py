@@ -7,8 +7,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-from afor.bench.stats.labels import PAPER_METRICS
-
 TableName = Literal["results", "ablation"]
 
 
@@ -25,28 +23,6 @@ class PublishedResult:
     best: bool
     second: bool
     significant: bool
-
-
-@dataclass(frozen=True)
-class SameMethod:
-    """One method that the paper prints under two names. Percent."""
-
-    dataset: str
-    backbone: str
-    metric: str
-    fixed: float  # AFOR with beta2 = 0.999 throughout, Table IV
-    adamw: float  # AdamW with beta2 = 0.999, Table III
-    afor: float  # both tables
-
-    @property
-    def between_replicates(self) -> float:
-        """Difference between the two printed results of one method."""
-        return round(self.fixed - self.adamw, 2)
-
-    @property
-    def margin(self) -> float:
-        """Gain of the adaptation over the same code with a fixed beta2."""
-        return round(self.afor - self.fixed, 2)
 
 
 @cache
@@ -74,26 +50,3 @@ def published_results(
                     is_marked = ("best" in marks, "second" in marks, "*" in marks)
                     results[key] = PublishedResult(*key, mean, sd, *is_marked)
     return results
-
-
-def same_method_twice() -> list[SameMethod]:
-    """Return the paper's own A/A control: its fixed-0.999 ablation is AdamW.
-
-    AFOR with beta2_min = beta2_init = 0.999 takes AdamW's steps, so the two rows should agree up
-    to the noise of the protocol. They differ by up to several times the gain claimed for the
-    adaptation over the fixed coefficient.
-    """
-    main, ablation = published_results(), published_results("ablation")
-    return [
-        SameMethod(
-            dataset,
-            backbone,
-            metric,
-            fixed=ablation[dataset, backbone, "afor_fixed_0999", metric].mean,
-            adamw=main[dataset, backbone, "adamw", metric].mean,
-            afor=main[dataset, backbone, "afor", metric].mean,
-        )
-        for dataset, backbones in published()["ablation"]["cells"].items()
-        for backbone in backbones
-        for metric in PAPER_METRICS
-    ]

@@ -11,7 +11,7 @@ def test_the_table_says_how_the_numbers_were_made(bowl):
         "5 x 5 points from -2 to 2; 512 of 9,000 training windows in evaluation mode; batch norm",
     ):
         assert words in table.notes[0]
-    ours = {(r["measure"], r["optimizer"]): r["value"] for r in table.records[-12:]}
+    ours = {(r["measure"], r["method"]): r["value"] for r in table.records[-12:]}
     assert ours["minimum_loss", "adam"] == 2.0
     assert ours["path_length_full", "adam"] == 40.0
     assert ours["explained_percent", "afor"] == 100 * 0.0023

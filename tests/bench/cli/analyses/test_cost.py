@@ -36,7 +36,7 @@ def test_outputs_go_to_files_by_their_suffix(tmp_path):
     read = {name: (tmp_path / "new" / name).read_text() for name in names}
     assert read["c.md"].startswith("**Cost of one step")
     assert "booktabs" in read["c.tex"]
-    assert read["c.csv"].startswith("source,measure,optimizer,value")
+    assert read["c.csv"].startswith("source,measure,method,value")
     assert json.loads(read["c.json"])["parameters"] == 1746
 
 

@@ -8,7 +8,6 @@ import pytest
 from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
-from afor.bench.cli.results.tables import TABLES
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.report.registry import FIGURES, FROM_RESULTS
 from afor.bench.stats.design.simulated import simulate_results
@@ -40,12 +39,11 @@ def partial_store(tmp_path_factory):
     return str(path)
 
 
-@pytest.mark.parametrize("name", [name for name in TABLES if name != "convergence"])
+@pytest.mark.parametrize("name", [name for name in FROM_RESULTS if name != "convergence"])
 @pytest.mark.parametrize("form", ["terminal", "markdown", "latex", "csv", "json"])
 def test_every_table_comes_in_every_form(call, store, name, form):
-    paths = [store] if name in FROM_RESULTS else []
     asked = ["--json"] if form == "json" else ["--format", form]
-    result = call("table", name, *paths, *asked)
+    result = call("table", name, store, *asked)
     assert result.stdout.strip()
     assert "\x1b" not in result.stdout
     if form == "json":
@@ -53,7 +51,7 @@ def test_every_table_comes_in_every_form(call, store, name, form):
     if form == "csv":
         assert list(csv.DictReader(io.StringIO(result.stdout)))
     assert "Next: afor" not in result.stdout
-    assert name not in FROM_RESULTS or "Next: afor figure" in result.stderr
+    assert "Next: afor figure" in result.stderr
 
 
 def test_the_suffix_of_the_file_decides_the_form(call, store, tmp_path):
@@ -139,12 +137,6 @@ def test_mistakes_are_answered_with_what_is_accepted(call, refuse, store, tmp_pa
     assert "No run has the metric 'f2'" in refuse("figure", "folds", store, "-m", "f2")
     wrong = refuse("judge", store, "--metric", "accurac_y")
     assert wrong.startswith("No run has the metric 'accurac_y'. Did you mean 'accuracy'?")
-
-
-def test_the_papers_contradiction_is_one_command_away(call):
-    text = call("table", "same-method").stdout
-    assert "36.35" in text
-    assert "+3.06" in text
 
 
 def test_a_table_of_curves_needs_a_store(refuse, store):

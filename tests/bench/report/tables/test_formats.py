@@ -24,7 +24,10 @@ from afor.bench.report.tables.formats import (
     to_markdown,
     to_terminal,
 )
-from afor.bench.report.tables.paper import paper_cost_table, same_method_table
+from afor.bench.report.tables.main import main_table
+from afor.bench.report.tables.paper import beside_paper_table
+from afor.bench.stats.design.simulated import simulate_results
+from afor.bench.stats.results import Results
 
 NASTY = "<script>alert(1)</script> 50% & a_b $x$ #1 \\ {y} ~ ^ | [red]*\n\x1b[31m"
 TABLE = Table(
@@ -143,7 +146,13 @@ def test_latex_is_well_formed_with_any_name_in_it():
     assert r"\cmidrule(lr){2-3}\cmidrule(lr){4-4}" in text
 
 
-PRINTED = {"same-method": same_method_table, "cost": paper_cost_table}
+def printed_tables():
+    """Return tables as they are printed, by name."""
+    results = Results.of(*simulate_results({"adam": 0.0, "afor": 0.02}))
+    return {"main": main_table(results), "beside-paper": beside_paper_table(results)}
+
+
+PRINTED = printed_tables()
 
 
 @pytest.fixture(scope="session")
@@ -157,7 +166,7 @@ def test_latex_compiles(name, tmp_path, font_folder):
     compiler = next((c for c in ("pdflatex", "tectonic", "lualatex") if shutil.which(c)), None)
     if compiler is None:
         pytest.skip("no LaTeX is installed here; the structure is checked by the test above")
-    table = PRINTED[name]() if name in PRINTED else TABLE
+    table = PRINTED.get(name, TABLE)
     (tmp_path / "table.tex").write_text(to_latex(table, standalone=True), "utf-8")
     command = [compiler, "table.tex"]
     if compiler != "tectonic":

@@ -2,11 +2,7 @@ import pytest
 
 from afor.bench.analyses.landscape.views import landscape_table
 from afor.bench.common.errors import ConfigError
-from afor.bench.report.tables.paper import (
-    beside_paper_table,
-    paper_cost_table,
-    same_method_table,
-)
+from afor.bench.report.tables.paper import beside_paper_table
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.paper_numbers import published_results
 from afor.bench.stats.results import Results
@@ -49,21 +45,6 @@ def test_a_store_without_the_papers_cells_says_so():
     results = Results.of(*simulate_results({"mine": 0, "yours": 0}), metrics=["accuracy"])
     with pytest.raises(ConfigError, match="No condition here is also in the paper"):
         beside_paper_table(results)
-
-
-def test_the_paper_contradicts_itself_visibly():
-    table = same_method_table()
-    rows = rows_of(table)
-    texts = [condition.text for condition in rows["BCI IV 2a, ACRNN, Acc"]]
-    assert texts == ["36.35", "39.41", "+3.06", "40.26", "+0.85"]
-    assert rows["BCI IV 2a, ACRNN, Acc"][-1].mark == "~"
-    assert rows["BCI IV 2a, EEGNet, Acc"][-1].mark == ""
-    assert sum(row.cells[-1].mark == "~" for row in table.rows) == 6
-
-
-def test_the_papers_values_can_be_shown_alone():
-    assert rows_of(landscape_table())["path length"][0].text == "48.947"
-    assert rows_of(paper_cost_table())["state memory (KB)"][-1].text == "14.11"
 
 
 def test_a_landscape_of_ours_stands_below_the_papers_with_what_the_plane_keeps(bowl):

@@ -1,11 +1,12 @@
 """Show the cost of steps: Table VI of the paper with ours."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.report.tables.formats import Row, Table, columns_of, text_row
-from afor.bench.report.tables.paper import COST_LABELS
+from afor.bench.report.tables.formats import Table, text_row
+from afor.bench.report.tables.paper import measured_table
 from afor.bench.stats.labels import backbone_label, dataset_label, method_label
 from afor.bench.stats.paper_numbers import published
 from afor.bench.study.schema import paper_backbone
@@ -14,11 +15,11 @@ PAPER_NETWORK = ("eegnet", "deap")  # Table VI
 # Our rows in their order; some are not in the paper's table.
 LABELS = {
     "kflops": "FLOPs (K)",
-    "extra_kflops": COST_LABELS["extra_kflops"],
+    "extra_kflops": "extra FLOPs vs. Adam (K)",
     "pass_mflops": "own passes (M FLOPs a step)",
-    "state_kb": COST_LABELS["state_kb"],
+    "state_kb": "state memory (KB)",
     "latency_ratio": "time / Adam's",
-    "extra_ms": COST_LABELS["extra_ms"],
+    "extra_ms": "extra latency vs. Adam (ms)",
 }
 IMPLEMENTATIONS = (" fused", " for-loop")
 
@@ -49,35 +50,18 @@ def column_label(name: str) -> str:
 def _measured(ours: Mapping[str, Any]) -> Table:
     measures: Mapping[str, Mapping[str, float]] = ours["measures"]
     names = list(measures["kflops"])
-    beside = (paper_backbone(ours["backbone"]), ours["dataset"]) == PAPER_NETWORK
-    rows, records = [], []
-    if beside:
-        section = published()["cost"]
-        rows.append(Row("paper", heading=True))
-        for key, values in section["cells"].items():
-            rows.append(_row(COST_LABELS[key], values, names))
-            records += _records("paper", key, values)
-        rows.append(Row("ours", heading=True))
-    for key, label in LABELS.items():
-        if key in measures:
-            rows.append(_row(label, measures[key], names))
-        if key == "latency_ratio":
-            low, high = measures["latency_ratio_low"], measures["latency_ratio_high"]
-            spread = (f"{low[name]:.2f}–{high[name]:.2f}" for name in names)
-            rows.append(text_row("… quartiles of rounds", spread))
-    for key, values in measures.items():
-        records += _records("ours", key, values)
+    is_papers = (paper_backbone(ours["backbone"]), ours["dataset"]) == PAPER_NETWORK
     network = f"{backbone_label(ours['backbone'])} on {dataset_label(ours['dataset'])}"
-    return Table(
-        name="cost",
-        title=f"Cost of one step: {network}, {ours['parameters']:,} parameters in "
-        f"{ours['tensors']} tensors",
-        columns=columns_of(*map(column_label, names)),
-        rows=tuple(rows),
-        label="Measure",
-        notes=_notes(ours, names, beside=beside),
-        records=tuple(records),
-    )
+    title = f"Cost of one step: {network}, {ours['parameters']:,} parameters in "
+    title += f"{ours['tensors']} tensors"
+    paper = published()["cost"]["cells"] if is_papers else {}
+    table = measured_table("cost", title, names, LABELS, paper, measures, heading=column_label)
+    low, high = measures["latency_ratio_low"], measures["latency_ratio_high"]
+    spread = (f"{low[name]:.2f}–{high[name]:.2f}" for name in names)
+    rows = list(table.rows)
+    after = next(i for i, row in enumerate(rows) if row.label == LABELS["latency_ratio"]) + 1
+    rows.insert(after, text_row("… quartiles of rounds", spread))
+    return replace(table, rows=tuple(rows), notes=_notes(ours, names, beside=is_papers))
 
 
 def _notes(ours: Mapping[str, Any], names: list[str], *, beside: bool) -> tuple[str, ...]:
@@ -111,15 +95,3 @@ def _notes(ours: Mapping[str, Any], names: list[str], *, beside: bool) -> tuple[
     if "sophia" in names:
         notes.append("Sophia: its second pass, every 10 steps, is in its time.")
     return tuple(notes)
-
-
-def _row(label: str, values: Mapping[str, float], names: list[str]) -> Row:
-    texts = [f"{values[n]:.2f}".replace("-", "−") if n in values else "–" for n in names]
-    return text_row(label, texts)
-
-
-def _records(source: str, key: str, values: Mapping[str, float]) -> list[dict[str, object]]:
-    return [
-        {"source": source, "measure": key, "optimizer": name, "value": value}
-        for name, value in values.items()
-    ]

@@ -126,9 +126,10 @@ def tick_digits(ticks: NDArray[np.float64]) -> int:
     return 12
 
 
-LANDSCAPE_LABELS = {"minimum_loss": "minimum projected loss", "path_length": "path length"}
-# Measures of our landscapes that the paper does not print.
-MORE_LANDSCAPE_LABELS = {
+PRINTED = ("minimum_loss", "path_length")  # by the paper
+LANDSCAPE_LABELS = {
+    "minimum_loss": "minimum projected loss",
+    "path_length": "path length",
     "minimum_true_loss": "minimum true loss",
     "path_length_full": "path length, all dimensions",
     "explained_percent": "path in the plane (%)",
@@ -136,33 +137,21 @@ MORE_LANDSCAPE_LABELS = {
 }
 
 
-def landscape_table(ours: Landscape | None = None) -> Table:
+def landscape_table(ours: Landscape) -> Table:
     """Return Table V, with our values below the paper's."""
-    paper = published()["landscape"]["cells"]
-    measures = {} if ours is None else _landscape_measures(ours)
-    labels = LANDSCAPE_LABELS | MORE_LANDSCAPE_LABELS
-    table = measured_table(
-        "landscape",
-        "Loss landscape",
-        list(dict.fromkeys([*paper, *measures])),
-        labels,
-        {key: {name: paper[name][key] for name in paper} for key in LANDSCAPE_LABELS},
-        {key: {name: measures[name][key] for name in measures} for key in labels} if ours else None,
-    )
-    return table if ours is None else replace(table, notes=(_note(ours),))
-
-
-def _landscape_measures(result: Landscape) -> dict[str, dict[str, float]]:
-    return {
-        name: {
-            **{key: getattr(path, key) for key in LANDSCAPE_LABELS},
-            "minimum_true_loss": path.minimum_true_loss,
-            "path_length_full": path.path_length_full,
-            "explained_percent": 100 * path.explained_share,
-            "step_percent": 100 * path.step_share,
-        }
-        for name, path in result.paths.items()
+    section = published()["landscape"]
+    paper = {key: {name: row[key] for name, row in section["cells"].items()} for key in PRINTED}
+    measures = {
+        key: {name: getattr(path, key) for name, path in ours.paths.items()}
+        for key in ("minimum_loss", "path_length", "minimum_true_loss", "path_length_full")
     }
+    for key in ("explained", "step"):
+        shares = {name: getattr(path, f"{key}_share") for name, path in ours.paths.items()}
+        measures[f"{key}_percent"] = {name: 100 * share for name, share in shares.items()}
+    names = list(dict.fromkeys([*section["cells"], *ours.paths]))
+    title = f"Loss landscape, {section['place']}"
+    table = measured_table("landscape", title, names, LANDSCAPE_LABELS, paper, measures)
+    return replace(table, notes=(_note(ours),))
 
 
 def _note(result: Landscape) -> str:

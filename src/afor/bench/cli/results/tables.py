@@ -21,20 +21,18 @@ from afor.bench.report.figures.style import save_figure
 from afor.bench.report.page import write_report
 from afor.bench.report.registry import (
     FIGURES,
-    FROM_NOTHING,
     FROM_RESULTS,
     build_table,
     draw_figure,
 )
 from afor.bench.report.tables.formats import Table, to_json
-from afor.bench.report.tables.paper import paper_cost_table
 
-# Tables of what an analysis measured, below the paper's, or of the paper's alone.
+# Tables of what an analysis measured, from its JSON file.
 MEASURED: Mapping[str, Callable[[Any, str], Table]] = {
-    "cost": lambda ours, _: cost_table(ours) if ours else paper_cost_table(),
-    "landscape": lambda ours, where: landscape_table(ours and read_landscape(ours, where)),
+    "cost": lambda ours, _: cost_table(ours),
+    "landscape": lambda ours, where: landscape_table(read_landscape(ours, where)),
 }
-TABLES = (*FROM_RESULTS, *FROM_NOTHING, *MEASURED)
+TABLES = (*FROM_RESULTS, *MEASURED)
 FIGURE_NAMES = (*FIGURES, "landscape")
 
 
@@ -85,8 +83,6 @@ def table(
     name = choose(name, TABLES, "the table")
     if name in MEASURED:
         built = MEASURED[name](*_measured(options))
-    elif name in FROM_NOTHING:
-        built = FROM_NOTHING[name]()
     else:
         built = build_table(name, options.open())
     written = "json" if as_json else form or by_suffix(output)
@@ -127,7 +123,7 @@ def figure(
     if name in FIGURES:
         drawn = draw_figure(name, options.open().only(dataset, backbone))
     else:
-        drawn = landscape_figure(read_landscape(*_measured(options, needed=True)))
+        drawn = landscape_figure(read_landscape(*_measured(options)))
     for target in targets:
         save_figure(drawn, target)
         typer.echo(str(target))
@@ -169,10 +165,8 @@ def report(
     print_next(f"open {output}")
 
 
-def _measured(options: ResultOptions, *, needed: bool = False) -> tuple[Any, str]:
-    """Return what the JSON file of an analysis holds, None if none is named, and its name."""
-    if not options.results and not needed:
-        return None, ""
+def _measured(options: ResultOptions) -> tuple[Any, str]:
+    """Return what the JSON file of an analysis holds, and its name."""
     if options.results is None or len(options.results) != 1:
         raise ConfigError("Name the JSON file of `afor analyse landscape` or `afor analyse cost`.")
     return read_json(Path(options.results[0])), options.results[0]

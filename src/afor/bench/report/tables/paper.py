@@ -1,10 +1,9 @@
 """Build tables that compare our results with the paper's."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Callable, Mapping, Sequence
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
 from afor.bench.report.tables.formats import Row, Table, TableCell, columns_of, text_row
 from afor.bench.report.tables.parts import MISSING, condition_text, partial
 from afor.bench.stats.comparisons import BASELINE
@@ -18,16 +17,11 @@ from afor.bench.stats.labels import (
     signed,
     task_label,
 )
-from afor.bench.stats.paper_numbers import published, published_results, same_method_twice
+from afor.bench.stats.paper_numbers import published, published_results
 from afor.bench.stats.results import Results
 from afor.bench.study.protocol import UNKNOWN, setting
 from afor.bench.study.schema import load_study, paper_backbone
 
-COST_LABELS = {
-    "extra_kflops": "extra FLOPs vs. Adam (K)",
-    "state_kb": "state memory (KB)",
-    "extra_ms": "extra latency vs. Adam (ms)",
-}
 DIGITS = {"cost": 2, "landscape": 3}  # as printed
 Measured = Mapping[str, Mapping[str, float]]
 
@@ -159,66 +153,44 @@ def _network_notes(backbones: Sequence[str]) -> list[str]:
     return notes
 
 
-def same_method_table() -> Table:
-    """Compare the paper's two results of one method with the gain it claims."""
-    rows, records = [], []
-    for row in same_method_twice():
-        texts = [f"{row.adamw:.2f}", f"{row.fixed:.2f}", signed(row.between_replicates)]
-        texts += [f"{row.afor:.2f}", signed(row.margin)]
-        *cells, margin = map(TableCell, texts)
-        noisy = abs(row.between_replicates) >= abs(row.margin)
-        cells.append(replace(margin, mark="~" if noisy else ""))
-        rows.append(Row(task_label(row.dataset, row.backbone, row.metric), tuple(cells)))
-        measures = {"between_replicates": row.between_replicates, "margin": row.margin}
-        records.append({**vars(row), **measures})
-    return Table(
-        name="same-method",
-        title="One method printed twice: AdamW (Table III) and AFOR with β₂=0.999 (Table IV)",
-        columns=columns_of("AdamW", "fixed 0.999", "apart", "AFOR", "margin"),
-        rows=tuple(rows),
-        label="Task",
-        notes=(
-            "AFOR with a fixed β₂ of 0.999 takes AdamW's steps to rounding, so what lies between "
-            "the two is noise of the protocol. Margin: AFOR minus fixed 0.999, the adaptation.",
-            "~ a margin no larger than the difference between the two printings of one method.",
-        ),
-        records=tuple(records),
-    )
-
-
-def paper_cost_table() -> Table:
-    """Return Table VI as the paper prints it."""
-    paper = published()["cost"]["cells"]
-    return measured_table("cost", "Cost of one step", PAPER_OPTIMIZERS, COST_LABELS, paper, None)
-
-
 def measured_table(
     section: str,
     title: str,
     names: Sequence[str],
     labels: Mapping[str, str],
     paper: Measured,
-    ours: Measured | None,
+    ours: Measured,
+    *,
+    heading: Callable[[str], str] = method_label,
 ) -> Table:
-    """Return the paper's values by measure and optimizer, with ours below."""
-    rows, records = [], []
-    for source, values in (("paper", paper), ("ours", ours or {})):
-        if not values:
-            continue
-        if ours:
+    """Return values by measure and method: the paper's, if it has any, and ours below.
+
+    Args:
+        section: The section of the paper's numbers, and the name of the table.
+        title: Title of the table.
+        names: The methods, one per column.
+        labels: The measures that are rows, with their labels.
+        paper: The paper's values by measure and method; empty for another network than its.
+        ours: Our values.
+        heading: The printed name of a method.
+    """
+    digits, rows, records = DIGITS[section], [], []
+    for source, values in (("paper", paper), ("ours", ours)):
+        if paper:
             rows.append(Row(source, heading=True))
-        digits = DIGITS[section]
-        for key, measured in values.items():
-            texts = [f"{measured[o]:.{digits}f}" if o in measured else "–" for o in names]
-            rows.append(text_row(labels.get(key, key), texts))
-            records += [
-                {"source": source, "measure": key, "optimizer": o, "value": v}
-                for o, v in measured.items()
-            ]
+        for key in (key for key in labels if key in values):
+            numbers = (values[key].get(name, math.nan) for name in names)
+            texts = (f"{number:.{digits}f}".replace("-", "−") for number in numbers)
+            rows.append(text_row(labels[key], (text.replace("nan", "–") for text in texts)))
+        records += [
+            {"source": source, "measure": key, "method": name, "value": value}
+            for key, measured in values.items()
+            for name, value in measured.items()
+        ]
     return Table(
         name=section,
-        title=f"{title}, {published()[section]['place']}",
-        columns=columns_of(*map(method_label, names)),
+        title=title,
+        columns=columns_of(*map(heading, names)),
         rows=tuple(rows),
         label="Measure",
         records=tuple(records),
