@@ -36,7 +36,7 @@ from afor.bench.stats.groups import (
 from afor.bench.stats.guessing import learned, reference_levels
 from afor.bench.stats.labels import metric_style, task_label
 from afor.bench.stats.pooling import PooledComparison, pool_tasks
-from afor.bench.stats.score_tables import is_foreign, read_score_file
+from afor.bench.stats.score_tables import is_foreign, read_scores
 from afor.bench.store.database import open_store
 from afor.bench.store.files import (
     column_names,
@@ -156,7 +156,7 @@ class Results:
         given = dict(margins or {})
         foreign = [p for p in paths if not is_store(p) and (columns or is_foreign(column_names(p)))]
         score = metrics[0] if len(metrics) == 1 else "score"
-        tables = [read_score_file(p, columns or {}, score, common=common) for p in foreign]
+        tables = [read_scores(path, columns, score, common=common) for path in foreign]
         own = [path for path in paths if path not in foreign]
         runs, expected = load_results(own, studies) if own else ([], [])
         texts = load_studies(filter(is_store, own), studies)

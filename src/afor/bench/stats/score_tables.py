@@ -27,7 +27,7 @@ RECOGNISED: Mapping[str, tuple[str, ...]] = {
     "unit": ("subject", "unit", "participant", "person", "patient", "fold", "split"),
     "score": ("score", "test_score", "value"),
     "task": ("dataset", "data_set", "task"),
-    "repetition": ("repetition", "repeat", "repetition", "seed"),
+    "repetition": ("repetition", "repeat", "seed"),
     "metric": ("metric", "scoring", "measure"),
 }  # fmt: skip
 ROLES = tuple(RECOGNISED)
@@ -62,30 +62,25 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class _Read:
-    """The scores of a table as they were read."""
-
-    scores: list["_Score"]
-    note: str  # how it was read
-    are_people: bool  # whether a unit is a person
-
-
-@dataclass(frozen=True)
 class _Score:
     """One score, with the names of its method, unit, task, repetition and session."""
 
-    method: str
-    unit: str
-    task: str
-    repetition: str
-    session: str
     metric: str
     value: float
     row: str  # where it is, for messages
+    method: str
+    unit: str
+    task: str = ""
+    repetition: str = ""
+    session: str = ""
 
     @property
     def place(self) -> tuple[str, str, str, str]:
         return self.task, self.unit, self.repetition, self.session
+
+
+_Located = tuple[dict[str, Any], str]  # a row, and where it is
+_Read = tuple[list[_Score], str, bool]  # the scores, how they were read, whether units are people
 
 
 def is_foreign(names: Sequence[str]) -> bool:
@@ -93,80 +88,55 @@ def is_foreign(names: Sequence[str]) -> bool:
     return bool(names) and not {"backbone", "method", "fold"} <= {*names}
 
 
-def read_score_file(
-    path: Path, columns: Mapping[str, str], score: str = "score", *, common: bool = False
-) -> Scores:
-    """Read a .csv, .json or .parquet file of scores.
-
-    Args:
-        path: The file.
-        columns: The columns by their roles, as in `read_scores`.
-        score: As in `read_scores`.
-        common: As in `read_scores`.
-
-    Raises:
-        StoreError: The file cannot be read.
-        ConfigError: As in `read_scores`.
-    """
-    content, row_name, first = read_content(path)
-    return read_scores(
-        content, columns, score, name=path.name, common=common, row_name=row_name, first=first
-    )
-
-
 def read_scores(
     content: Any,
     columns: Mapping[str, str] | None = None,
     score: str = "score",
     *,
-    name: str = "the table",
     common: bool = False,
-    row_name: str = "row",
-    first: int = 1,
 ) -> Scores:
     """Read a table of scores as runs.
 
     Args:
-        content: A data frame, a list of dictionaries, or a dictionary of scores by method: lists
-            of scores, or what `cross_validate` returns.
+        content: A .csv, .json or .parquet file, a data frame, a list of dictionaries, or a
+            dictionary of scores by method: lists of scores, or what `cross_validate` returns.
         columns: Names of columns by their roles (`ROLES`); the others are recognised.
         score: The metric of scores that have no name but score, or of the column of scores that
             `columns` names.
-        name: What messages call the table.
         common: Leave out units that some method lacks, and scores that are missing.
-        row_name: What messages call a row.
-        first: The number of the first row.
 
     Returns:
         A run per method, task, unit and repetition, with a value of each metric.
 
     Raises:
+        StoreError: The file cannot be read.
         ConfigError: No scores are recognised, or a row is incomplete, duplicated or not finite.
 
     Example:
         >>> read_scores({"lda": [0.5, 0.6], "svm": [0.7, 0.8]}).runs[0].metrics
         {'score': 0.5}
     """
-    chosen = _check_columns(dict(columns or {}))
-    if isinstance(content, Mapping):
-        read = _from_dictionary(content, name)
-    else:
-        rows = _rows(content, name)
-        located = [(row, f"{name}, {row_name} {number}") for number, row in enumerate(rows, first)]
-        read = _from_rows(located, chosen, name, common=common)
-    unnamed = {"score", *([_metric_name(chosen["score"])] if "score" in chosen else [])}
-    if score != "score":
-        scores = [replace(s, metric=score) if s.metric in unnamed else s for s in read.scores]
-        read = replace(read, scores=scores)
-    return _to_runs(read, name, common=common)
-
-
-def _check_columns(columns: dict[str, str]) -> dict[str, str]:
-    for role in columns:
+    chosen = dict(columns or {})
+    for role in chosen:
         if role not in ROLES:
             hint = did_you_mean(role, ROLES)
             raise ConfigError(f"A column cannot be {role!r}.{hint} Accepted: {', '.join(ROLES)}.")
-    return columns
+    name, row_name, first = "the table", "row", 1
+    if isinstance(content, Path):
+        name = content.name
+        content, row_name, first = read_content(content)
+    if isinstance(content, Mapping):
+        scores, note, are_people = _from_dictionary(content, name)
+    else:
+        rows = enumerate(_rows(content, name), first)
+        located = [(row, f"{name}, {row_name} {number}") for number, row in rows]
+        scores, note, are_people = _from_rows(located, chosen, name, common=common)
+    unnamed = {"score", *([_known(chosen["score"])[0]] if "score" in chosen else [])}
+    if score != "score":
+        scores = [replace(s, metric=score) if s.metric in unnamed else s for s in scores]
+    notes = [note]
+    scores = _paired(_single(_as_fractions(scores, notes), notes), notes, common=common)
+    return Scores(_runs(scores, notes, name, are_people=are_people), tuple(notes))
 
 
 def _rows(content: Any, name: str) -> list[dict[str, Any]]:
@@ -212,8 +182,7 @@ def _from_dictionary(content: Mapping[Any, Any], name: str) -> _Read:
                 )
             for fold, score in enumerate(listed):
                 row = f"{name}, {method!r}, fold {fold}"
-                named, number = _named_score(metric, score, row)
-                scores.append(_Score(str(method), f"{fold}", "", "", "", named, number, row))
+                scores.append(_score(metric, score, row, row, method=str(method), unit=str(fold)))
     if len({score.method for score in scores}) < 2:
         raise ConfigError(f"{name}: expected the scores of two or more methods by their names.")
     note = (
@@ -221,24 +190,75 @@ def _from_dictionary(content: Mapping[Any, Any], name: str) -> _Read:
         "training data, which makes p-values too small: repeat on other data before relying on "
         "one near 0.05."
     )
-    return _Read(scores, note, are_people=False)
+    return scores, note, False
 
 
 def _from_rows(
-    rows: Sequence[tuple[dict[str, Any], str]],
+    rows: Sequence[_Located],
     columns: Mapping[str, str],
     name: str,
     *,
     common: bool,
 ) -> _Read:
-    """Read rows: one score or a few in a row, or a column per method."""
+    """Read rows: one score or a few in a row, or a column of scores per method."""
     present = list(dict.fromkeys(key for row, _ in rows for key in row))
     roles = _recognise(columns, present, name)
-    if "method" in roles:
-        return _from_long(rows, roles, present, name, common=common)
-    if "score" in columns:
+    is_wide = "method" not in roles
+    if is_wide and "score" in columns:
         raise ConfigError(_missing_column("method", present, name))
-    return _from_wide(rows, roles, present, name, common=common)
+    if is_wide:
+        values, note = _wide_columns(rows, roles, present, name)
+    else:
+        values, note = _long_columns(roles, present, name)
+    metric = roles.pop("metric", None)
+    roles.pop("score", None)
+    if not is_wide and SESSION in present and SESSION not in roles.values():
+        roles[SESSION] = SESSION
+    scores = []
+    for number, (row, location) in enumerate(rows):
+        names = {role: _name(row, column, location) for role, column in roles.items()}
+        names.setdefault("unit", str(number))
+        for column in values:
+            if common and _is_missing(row.get(column)):
+                continue
+            found = "score" if is_wide else _name(row, metric, location) if metric else column
+            where = f"{location}, {column}"
+            place = {**names, "method": names.get("method", column)}
+            scores.append(_score(found, row.get(column), where, location, **place))
+    return scores, note, roles.get("unit", "fold").lower() not in FOLD_UNITS
+
+
+def _long_columns(
+    roles: Mapping[str, str], present: Sequence[str], name: str
+) -> tuple[list[str], str]:
+    """Return the columns of scores of a table with a row per method and unit, and what is said."""
+    if "unit" not in roles:
+        raise ConfigError(_missing_column("unit", present, name))
+    values = [c for c in present if _known(c)[0] in METRIC_STYLES]
+    if "score" in roles:
+        values = [roles["score"]]
+    if not values:
+        raise ConfigError(_missing_column("score", present, name))
+    read_as = ", ".join(f"{role} = {column}" for role, column in roles.items() if role != "score")
+    return values, f"{name} was read with {read_as}, score = {', '.join(values)}."
+
+
+def _wide_columns(
+    rows: Sequence[_Located], roles: dict[str, str], present: Sequence[str], name: str
+) -> tuple[list[str], str]:
+    """Return the methods of a table with a column each, and what is said; find the unit."""
+    for role in ("score", "metric"):
+        roles.pop(role, None)
+    if "unit" not in roles and present[0] in ("", "index", "Unnamed: 0"):
+        roles["unit"] = present[0]
+    others = [c for c in present if c not in roles.values() and c.lower() not in NOT_METHODS]
+    if "unit" not in roles and others and not _is_numeric(rows, others[0]):
+        roles["unit"] = others.pop(0)
+    methods = [column for column in others if _is_numeric(rows, column)]
+    if len(methods) < 2:
+        raise ConfigError(_missing_column("method", present, name))
+    unit = f"unit = {roles['unit']}" if roles.get("unit") else "a row per unit"
+    return methods, f"{name} was read with a column per method ({', '.join(methods)}), {unit}."
 
 
 def _recognise(columns: Mapping[str, str], present: Sequence[str], name: str) -> dict[str, str]:
@@ -266,85 +286,7 @@ def _missing_column(role: str, present: Sequence[str], name: str) -> str:
     )
 
 
-def _from_long(
-    rows: Sequence[tuple[dict[str, Any], str]],
-    roles: Mapping[str, str],
-    present: Sequence[str],
-    name: str,
-    *,
-    common: bool,
-) -> _Read:
-    """Read a row per method and unit."""
-    if "unit" not in roles:
-        raise ConfigError(_missing_column("unit", present, name))
-    if "score" in roles:
-        values = {roles["score"]: roles["score"]}
-    else:
-        values = {c: c for c in present if _metric_name(c) in METRIC_STYLES}
-    if not values:
-        raise ConfigError(_missing_column("score", present, name))
-    sessions = SESSION in present and SESSION not in roles.values()
-    scores = []
-    for row, location in rows:
-        names = {role: _name(row, column, location) for role, column in roles.items()
-                 if role not in ("score", "metric")}  # fmt: skip
-        for column in values:
-            metric = _name(row, roles["metric"], location) if "metric" in roles else column
-            if common and _is_missing(row.get(column)):
-                continue
-            named, number = _named_score(metric, row.get(column), f"{location}, {column}")
-            scores.append(
-                _Score(
-                    names["method"],
-                    names["unit"],
-                    names.get("task", ""),
-                    names.get("repetition", ""),
-                    _name(row, SESSION, location) if sessions else "",
-                    named,
-                    number,
-                    location,
-                )
-            )
-    read_as = ", ".join(f"{role} = {column}" for role, column in roles.items() if role != "score")
-    note = f"{name} was read with {read_as}, score = {', '.join(values)}."
-    return _Read(scores, note, are_people=roles["unit"].lower() not in FOLD_UNITS)
-
-
-def _from_wide(
-    rows: Sequence[tuple[dict[str, Any], str]],
-    roles: Mapping[str, str],
-    present: Sequence[str],
-    name: str,
-    *,
-    common: bool,
-) -> _Read:
-    """Read a column of scores per method; a row is a unit."""
-    roles = {role: column for role, column in roles.items() if role not in ("score", "metric")}
-    if "unit" not in roles and present[0] in ("", "index", "Unnamed: 0"):
-        roles["unit"] = present[0]
-    others = [c for c in present if c not in roles.values() and c.lower() not in NOT_METHODS]
-    if "unit" not in roles and others and not _is_numeric(rows, others[0]):
-        roles["unit"] = others.pop(0)
-    methods = [column for column in others if _is_numeric(rows, column)]
-    if len(methods) < 2:
-        raise ConfigError(_missing_column("method", present, name))
-    scores = []
-    for number, (row, location) in enumerate(rows):
-        names = {role: _name(row, column, location) for role, column in roles.items()}
-        for method in methods:
-            if common and _is_missing(row.get(method)):
-                continue
-            _, value = _named_score("score", row.get(method), f"{location}, {method}")
-            place = (names.get("unit", str(number)), names.get("task", ""))
-            repetition = names.get("repetition", "")
-            scores.append(_Score(method, *place, repetition, "", "score", value, location))
-    unit = f"unit = {roles['unit']}" if roles.get("unit") else "a row per unit"
-    note = f"{name} was read with a column per method ({', '.join(methods)}), {unit}."
-    is_named = roles.get("unit", "fold").lower() not in FOLD_UNITS
-    return _Read(scores, note, are_people=is_named)
-
-
-def _is_numeric(rows: Sequence[tuple[dict[str, Any], str]], column: str) -> bool:
+def _is_numeric(rows: Sequence[_Located], column: str) -> bool:
     """Tell whether a column has numbers; missing values are allowed."""
     values = [row.get(column) for row, _ in rows]
     return any(not _is_missing(v) for v in values) and all(
@@ -375,13 +317,14 @@ def _name(row: Mapping[str, Any], column: str, location: str) -> str:
     return str(value)
 
 
-def _metric_name(name: str) -> str:
-    plain = name.lower().replace(" ", "_").replace("-", "_")
-    return ALIASES.get(plain, (plain, 1))[0]
+def _known(metric: str) -> tuple[str, float]:
+    """Return the name of a metric here, and the factor that makes its value of theirs."""
+    plain = metric.lower().replace(" ", "_").replace("-", "_")
+    return ALIASES.get(plain, (plain, 1))
 
 
-def _named_score(metric: str, value: Any, location: str) -> tuple[str, float]:
-    """Return the metric by its name here, and the score as a finite number."""
+def _score(metric: str, value: Any, where: str, row: str, **names: str) -> _Score:
+    """Return a score that is a finite number, under the name that its metric has here."""
     number = _number(value)
     if number is None or not math.isfinite(number):
         shown = "missing" if value is None or value == "" else str(value)[:60]
@@ -389,22 +332,20 @@ def _named_score(metric: str, value: Any, location: str) -> tuple[str, float]:
             advice = "Write a decimal point in place of the comma."
         else:
             advice = "Remove the row, or leave out its unit for all methods with --common."
-        raise ConfigError(f"{location}: the score is {shown}, not a finite number. {advice}")
-    named = _metric_name(metric)
+        raise ConfigError(f"{where}: the score is {shown}, not a finite number. {advice}")
+    named, factor = _known(metric)
     if ERRORS.search(named) and named not in METRIC_STYLES:
         raise ConfigError(
-            f"{location}: less of {metric!r} seems to be better. Give its negative, as "
+            f"{where}: less of {metric!r} seems to be better. Give its negative, as "
             "scikit-learn's neg_ scores are: more of a metric that is not known here is better."
         )
-    plain = metric.lower().replace(" ", "_").replace("-", "_")
-    return named, ALIASES.get(plain, ("", 1))[1] * number
+    return _Score(named, factor * number, row, **names)
 
 
-def _to_runs(read: _Read, name: str, *, common: bool) -> Scores:
-    """Average sessions, check that nothing is twice or unpaired, and number units."""
-    notes = [read.note]
-    scores = _as_fractions(read.scores, notes)
-    scores = _paired(_single(scores, notes), notes, common=common)
+def _runs(
+    scores: Sequence[_Score], notes: list[str], name: str, *, are_people: bool
+) -> list[RunResult]:
+    """Average sessions, and number units and repetitions."""
     grouped: dict[tuple[str, str, str, str], dict[str, list[float]]] = {}
     for score in scores:
         key = (score.task, score.method, score.unit, score.repetition)
@@ -420,11 +361,11 @@ def _to_runs(read: _Read, name: str, *, common: bool) -> Scores:
         for fold, unit in enumerate(sorted(set(names), key=_natural))
     }
     repetitions = sorted({key[3] for key in grouped}, key=_natural)
-    runs = [
+    return [
         RunResult(
             *("", task or Path(name).stem, "", method, folds[task, unit]),
             repetition=repetitions.index(repetition),
-            test_subjects=(unit,) if read.are_people else (),
+            test_subjects=(unit,) if are_people else (),
             metrics={metric: math.fsum(v) / len(v) for metric, v in values.items()},
             majority_accuracy=math.nan,
             classes=0,
@@ -434,7 +375,6 @@ def _to_runs(read: _Read, name: str, *, common: bool) -> Scores:
         )
         for (task, method, unit, repetition), values in grouped.items()
     ]
-    return Scores(runs, tuple(notes))
 
 
 def _as_fractions(scores: list[_Score], notes: list[str]) -> list[_Score]:
