@@ -9,16 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from afor.bench.report.figures.curves import (
-    convergence_figure,
-    forgetting_figure,
-    sensitivity_figure,
-)
+from afor.bench.report.figures.curves import convergence_figure, forgetting_figure
 from afor.bench.report.figures.style import save_figure
 from afor.bench.report.registry import draw_figure
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.results import Results
-from afor.bench.stats.sensitivity import Sensitivity
 
 IMAGES = Path(__file__).parents[1] / "images"
 GAINS = {
@@ -30,6 +25,12 @@ GAINS = {
     "sophia": -0.02,
     "mars": 0.008,
     "afor": 0.015,
+}
+VARIED = {
+    "afor": 0.0,
+    **{f"afor_beta2_min_{value}": -0.004 for value in (0.9, 0.95, 0.98, 0.995)},
+    **{f"afor_w_{value}": gain for value, gain in ((0.0, -0.012), (0.5, -0.004), (1.5, -0.002))},
+    **{f"afor_warmup_{value}": -0.001 for value in (0, 50, 200, 500)},
 }
 GROUPS = ("temporal", "spatial", "separable", "classifier")
 
@@ -73,28 +74,12 @@ def main():
         GAINS, backbones=backbones, seed_noise=0.02, subject_noise=0.012, seed=3
     )
     simulated = Results.of(results, expected)
-    tries = {
-        "β₂ min": (0.99, (0.9, 0.95, 0.98, 0.99, 0.995)),
-        "direction weight w": (1.0, (0.0, 0.5, 1.0, 1.5)),
-        "warm-up steps": (100, (0, 50, 100, 200, 500)),
-    }
-    settings = [
-        Sensitivity(
-            label,
-            default,
-            {
-                dataset: [(v, level - 0.4 * abs(values.index(v) - values.index(default))
-                           + rng.normal(0, 0.1), 7.0) for v in values]
-                for dataset, level in {"deap": 62.5, "isruc": 67.0}.items()
-            },
-        )
-        for label, (default, values) in tries.items()
-    ]  # fmt: skip
+    varied = Results.of(*simulate_results(VARIED, datasets=["deap", "isruc"]), metrics=["accuracy"])
     loss = 0.69 * (0.25 + 0.75 * np.exp(-np.arange(40) / 9))
     figures = {
         **{name: draw_figure(name, simulated) for name in ("gain", "folds", "ranks")},
         "convergence": convergence_figure(simulated_curves(rng)),
-        "sensitivity": sensitivity_figure(settings),
+        "sensitivity": draw_figure("sensitivity", varied),
         "forgetting": forgetting_figure(simulated_traces(rng), loss, "one run"),
     }
     for name, figure in figures.items():

@@ -17,8 +17,8 @@ from afor.bench.report.page import render_report
 from afor.bench.report.registry import FIGURES, FROM_RESULTS, build_table, draw_figure, focus
 from afor.bench.stats import results as results_module
 from afor.bench.stats.design.simulated import simulate_results
+from afor.bench.stats.labels import metric_style
 from afor.bench.stats.results import Results
-from afor.bench.stats.sensitivity import sensitivity_of
 from afor.bench.store.files import write_results
 
 METHODS = ["adam", "mars", "afor", "adam_seed_1", "afor_no_dc", "afor_w_0.5", "adamw"]
@@ -179,23 +179,13 @@ def rev_or_not(paths, seed):
 
 
 def sensitivity_numbers(table, metric):
-    return sorted(
-        (r["dataset"], r["value"], round(100 * r["mean"], 9), round(100 * r["sd"], 9))
-        for r in table.records
-        if r["metric"] == metric
-    )
+    scale = metric_style(metric).scale
+    return sorted(round(scale * r["mean"], 9) for r in table.records if r["metric"] == metric)
 
 
 def figure_numbers(results, metric):
-    if len({b for _, b in results.tasks}) > 1:  # the figure asks for one backbone
-        return sensitivity_numbers(build_table("sensitivity", results), metric)
-    scale = 100 if metric != "nll" else 1
-    return sorted(
-        (dataset, value, round(100 * mean / scale, 9), round(100 * sd / scale, 9))
-        for setting in sensitivity_of(results.conditions, metric)
-        for dataset, points in setting.points.items()
-        for value, mean, sd in points
-    )
+    figure = draw_figure("sensitivity", results.by(metric))
+    return sorted(round(float(y), 9) for axis in figure.axes for y in axis.lines[0].get_ydata())
 
 
 def pairs_by_the_chart(data, entry):

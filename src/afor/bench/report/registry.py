@@ -16,9 +16,8 @@ from afor.bench.report.tables import comparisons, main, paper, side, variants
 from afor.bench.report.tables.formats import Table
 from afor.bench.report.verdicts import FOCUS, focus_of
 from afor.bench.stats.comparisons import Comparison
-from afor.bench.stats.labels import PAPER_METRICS, metric_style
+from afor.bench.stats.labels import PAPER_METRICS
 from afor.bench.stats.results import Results
-from afor.bench.stats.sensitivity import sensitivity_of
 
 
 def _beside_paper(results: Results) -> Table:
@@ -45,9 +44,9 @@ def _ablation_figure(results: Results) -> Any:
 
 
 def _sensitivity_figure(results: Results) -> Any:
-    metric = results.metrics[0]
-    settings = sensitivity_of(results.conditions, metric)
-    return curves.sensitivity_figure(settings, metric_style(metric).with_unit)
+    return curves.sensitivity_figure(
+        variants.sensitivity_table(results.showing(results.metrics[:1]))
+    )
 
 
 def _forgetting_figure(results: Results) -> Any:

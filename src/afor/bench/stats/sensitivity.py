@@ -1,12 +1,10 @@
 """Read a sensitivity study: AFOR beside entries that change one of its settings each."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import AFOR_DESIGN
-from afor.bench.stats.groups import Conditions, FoldRepetition, task_conditions
-from afor.bench.stats.labels import margin_of, metric_style
+from afor.bench.stats.groups import Conditions, FoldRepetition
 from afor.bench.study.roles import VARIED_SETTINGS
 
 # The paper's three settings (Sec. V-D) as printed.
@@ -16,16 +14,6 @@ NOT_VARIED = (
     "warmup_steps) beside AFOR itself. The preset `sensitivity` runs such entries: "
     "`afor run sensitivity`."
 )
-
-
-@dataclass(frozen=True)
-class Sensitivity:
-    """One setting varied: (value, mean, SD) per data set, means and SDs in percent."""
-
-    label: str
-    default: float
-    points: Mapping[str, Sequence[tuple[float, float, float]]]
-    margin: float | None = None  # of equivalence, in percent
 
 
 def default_of(setting: str) -> float:
@@ -68,36 +56,3 @@ def varied_conditions(conditions: Conditions, metric: str) -> Conditions:
         key: replace(condition, runs={k: condition.runs[k] for k in sorted(common[key[:2]])})
         for key, condition in members.items()
     }
-
-
-def sensitivity_of(conditions: Conditions, metric: str = "accuracy") -> list[Sensitivity]:
-    """Return each varied setting with its sorted values; AFOR itself is at the default."""
-    members = varied_conditions(conditions, metric)
-    scale = metric_style(metric).scale
-    networks: dict[str, str] = {}
-    for (dataset, backbone, _), condition in members.items():
-        if condition.role.varied and networks.setdefault(dataset, backbone) != backbone:
-            raise ConfigError(f"{dataset} has several backbones; choose one with --backbone.")
-    settings: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
-    for dataset, backbone in networks.items():
-        block = {c.method: c for c in task_conditions(members, dataset, backbone)}
-        points = {name: condition.summary(metric) for name, condition in block.items()}
-        for name, (mean, sd, _) in points.items():
-            if varied := block[name].role.varied:
-                row = settings.setdefault(varied[0], {}).setdefault(dataset, [])
-                row.append((varied[1], scale * mean, scale * sd))
-        if "afor" in points:
-            mean, sd, _ = points["afor"]
-            for setting, rows in settings.items():
-                if dataset in rows:
-                    rows[dataset].append((default_of(setting), scale * mean, scale * sd))
-    margin = margin_of(metric, next(iter(members.values())).margins)
-    return [
-        Sensitivity(
-            LABELS[setting],
-            default_of(setting),
-            {dataset: tuple(sorted(row)) for dataset, row in rows.items()},
-            None if margin is None else scale * margin,
-        )
-        for setting, rows in settings.items()
-    ]

@@ -8,7 +8,9 @@ from afor.bench.report.figures.curves import (
     runs_ended_early,
     sensitivity_figure,
 )
-from afor.bench.stats.sensitivity import Sensitivity
+from afor.bench.report.tables.variants import sensitivity_table
+from afor.bench.stats.design.simulated import simulate_results
+from afor.bench.stats.results import Results
 
 
 def test_a_curve_is_the_mean_of_the_runs_that_reached_the_epoch():
@@ -18,37 +20,45 @@ def test_a_curve_is_the_mean_of_the_runs_that_reached_the_epoch():
     assert line.get_xdata().tolist() == [1, 2, 3]
 
 
-def test_two_data_sets_get_two_axes_of_the_same_span():
-    points = {
-        "deap": [(0.9, 61.0, 7.0), (0.99, 63.0, 7.0)],
-        "isruc": [(0.9, 66.0, 3), (0.99, 66.5, 3)],
-    }
-    figure = sensitivity_figure([Sensitivity("β₂ min", 0.99, points)])
+def varied(gains, **options):
+    """Return the table of a sensitivity from simulated results, with the conditions behind it."""
+    results = Results.of(*simulate_results(gains, **options), metrics=["accuracy"])
+    return sensitivity_table(results), results.conditions
+
+
+def test_a_setting_is_a_row_and_a_task_a_column_all_of_one_span():
+    gains = {"afor": 0.0, "afor_w_0.0": -0.1, "afor_w_2.0": 0.0, "afor_warmup_50": 0.0}
+    table, conditions = varied(gains, datasets=["deap", "isruc"])
+    figure = sensitivity_figure(table)
+    assert len(figure.axes) == 4
     spans = [np.ptp(axis.get_ylim()) for axis in figure.axes]
-    assert len(spans) == 2
-    assert spans[0] == pytest.approx(spans[1])
-    heights = [
-        axis.transAxes.inverted().transform(axis.transData.transform((0, points[name][0][1])))[1]
-        for axis, name in zip(figure.axes, points, strict=True)
+    assert spans == pytest.approx([spans[0]] * 4)
+    assert spans[0] > 5
+    names = [axis.get_ylabel().splitlines()[0] for axis in figure.axes]
+    assert names == ["DEAP", "ISRUC"] * 2
+    drawn = figure.axes[0].lines[0].get_ydata()
+    means = [
+        100 * conditions["deap", "eegnet", name].summary("accuracy")[0]
+        for name in ("afor_w_0.0", "afor", "afor_w_2.0")
     ]
-    assert heights[0] > 0.5 > heights[1]  # on halves of their own they cannot cross
+    assert list(drawn) == pytest.approx(means)
+
+
+def test_several_backbones_are_named_and_not_mixed():
+    table, _ = varied(
+        {"afor": 0, "afor_w_0.5": 0}, datasets=["deap"], backbones=["eegnet", "acrnn"]
+    )
+    names = [axis.get_ylabel().splitlines()[0] for axis in sensitivity_figure(table).axes]
+    assert names == ["DEAP, EEGNet", "DEAP, ACRNN"]
 
 
 def test_the_default_is_marked_and_its_margin_is_a_band():
-    points = {"deap": [(0.5, 61.0, 7.0), (1.0, 63.0, 7.0)]}
-    axis = sensitivity_figure([Sensitivity("w", 1.0, points, 0.5)]).axes[0]
+    table, conditions = varied({"afor": 0.0, "afor_w_0.5": 0.0}, datasets=["deap"])
+    axis = sensitivity_figure(table).axes[0]
     assert any(list(line.get_xdata()) == [1, 1] for line in axis.lines)  # the dashed line
     box = axis.patches[0].get_bbox()
-    assert (box.y0, box.y1) == pytest.approx((62.5, 63.5))
-
-
-def test_all_panels_span_as_many_points():
-    few = {"deap": [(0.5, 61.0, 7.0), (1.0, 61.1, 7.0)]}
-    many = {"deap": [(0, 51.0, 7.0), (100, 61.1, 7.0)]}
-    figure = sensitivity_figure([Sensitivity("w", 1.0, few), Sensitivity("warm-up", 100, many)])
-    spans = [np.ptp(axis.get_ylim()) for axis in figure.axes]
-    assert spans[0] == pytest.approx(spans[1])
-    assert spans[0] > 10
+    mean = 100 * conditions["deap", "eegnet", "afor"].summary("accuracy")[0]
+    assert (box.y0, box.y1) == pytest.approx((mean - 1, mean + 1))
 
 
 def test_the_figure_says_how_many_runs_ended_early():
@@ -69,12 +79,6 @@ def test_losses_stand_on_a_logarithmic_axis_when_they_span_a_lot():
         for last in (0.5, 0.01, 0.0)
     ]
     assert scales == ["linear", "log", "linear"]
-
-
-def test_one_or_three_data_sets_share_an_axis():
-    for names in (["deap"], ["deap", "bci2a", "isruc"]):
-        points = {name: [(1.0, 60.0, 1.0), (2.0, 61.0, 1.0)] for name in names}
-        assert len(sensitivity_figure([Sensitivity("w", 1.0, points)]).axes) == 1
 
 
 def test_forgetting_spans_the_whole_range_and_calls_no_warm_up_an_end():
@@ -102,7 +106,7 @@ def test_the_boxes_show_the_last_quarter():
     assert box.max() < 0.992
 
 
-@pytest.mark.parametrize("draw", [convergence_figure, sensitivity_figure, forgetting_figure])
+@pytest.mark.parametrize("draw", [convergence_figure, forgetting_figure])
 def test_nothing_to_draw_is_an_error(draw):
     with pytest.raises(ConfigError, match="nothing to draw"):
         draw({})

@@ -36,17 +36,17 @@ def test_the_ablation_shows_the_change_against_the_whole_with_a_verdict():
     table = ablation_table(results)
     rows = rows_of(table)
     assert list(rows) == ["AFOR", "AFOR seed 1", "AFOR w/o DC", "AFOR w/o FC"]
-    records = {r["variant"]: r for r in table.records}
+    records = {r["method"]: r for r in table.records}
     record = records["afor_no_dc"]
     ours, whole = (results.conditions["bci2a", "eegnet", name] for name in ("afor_no_dc", "afor"))
     drop = ours.summary("accuracy")[0] - whole.summary("accuracy")[0]
-    assert record["change"] == pytest.approx(drop)
-    assert record["change"] == pytest.approx(-0.05, abs=0.01)
+    assert record["gain"] == pytest.approx(drop)
+    assert record["gain"] == pytest.approx(-0.05, abs=0.01)
     assert record["p_two_sided"] == 2**-8
     assert record["p_different_holm"] == 2 * 2**-8  # two variants
     assert record["verdict"] == "worse"
     assert record["interval_low"] < drop < record["interval_high"] < 0
-    assert rows["AFOR w/o DC"][0].text.endswith(f"({100 * record['change']:.2f})".replace("-", "−"))
+    assert rows["AFOR w/o DC"][0].text.endswith(f"({100 * record['gain']:.2f})".replace("-", "−"))
     assert rows["AFOR w/o DC"][0].mark == "↓"
     assert (
         rows["AFOR w/o FC"][0].mark
@@ -56,7 +56,7 @@ def test_the_ablation_shows_the_change_against_the_whole_with_a_verdict():
 
 def test_a_copy_is_listed_without_a_verdict_and_outside_the_family():
     table = ablation_table(simulated(ABLATION))
-    record = next(r for r in table.records if r["variant"] == "afor_seed_1")
+    record = next(r for r in table.records if r["method"] == "afor_seed_1")
     assert record["verdict"] is None
     assert record["p_different_holm"] == record["p_two_sided"]
     assert rows_of(table)["AFOR seed 1"][0].mark == ""
@@ -88,7 +88,7 @@ def test_the_sensitivity_lists_values_in_order_with_the_default_among_them():
     assert "(" in zero.text
     assert "(" not in default.text
     record = next(r for r in table.records if (r["setting"], r["value"]) == ("w", 0.0))
-    assert record["change"] == pytest.approx(-0.05, abs=0.01)
+    assert record["gain"] == pytest.approx(-0.05, abs=0.01)
 
 
 def test_a_sensitivity_without_varied_settings_says_how_to_run_them():

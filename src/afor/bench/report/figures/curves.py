@@ -9,11 +9,18 @@ from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures import style
+from afor.bench.report.tables.formats import Table
 from afor.bench.stats.groups import ConditionKey
 from afor.bench.stats.guessing import guess_level
-from afor.bench.stats.labels import dataset_label, method_label, order_methods, task_label
+from afor.bench.stats.labels import (
+    dataset_label,
+    method_label,
+    metric_style,
+    order_methods,
+    task_label,
+)
 from afor.bench.stats.results import Results
-from afor.bench.stats.sensitivity import Sensitivity
+from afor.bench.stats.sensitivity import LABELS, default_of
 from afor.bench.store.files import is_store
 
 WARMUP_STEPS = 100  # Sec. IV-C
@@ -192,74 +199,73 @@ def runs_ended_early(curves: Mapping[str, Runs]) -> int:
 
 
 @style.house_style()
-def sensitivity_figure(settings: Sequence[Sensitivity], ylabel: str = "Acc (%)") -> Any:
-    """Draw the mean over one setting at a time, default dashed; two data sets have two axes.
+def sensitivity_figure(table: Table) -> Any:
+    """Draw the mean over one setting at a time, the default dashed: a column per task.
 
-    All axes have the same range, so that equal changes look equal in every panel. Of two data sets,
-    the first is in the upper half, so that curves on different axes do not cross.
+    All panels span as many points, so that equal changes look equal in each.
+
+    Args:
+        table: The table of the sensitivity by one metric.
     """
-    _need(settings, "settings")
-    panels: list[list[Any]] = []
-    figure, axes = style.new_figure(14 + 40 * len(settings), rows=len(settings))
-    for axis, setting in zip(axes[:, 0], settings, strict=True):
-        panels.append(_sensitivity_panel(axis, setting, ylabel))
-    sides = [side for panel in panels for side in panel]
-    _same_span(sides)
-    for panel in panels:
-        if len(panel) == 2:
-            _stack(*panel)
+    records: Sequence[Mapping[str, Any]] = table.records
+    settings = dict.fromkeys(record["setting"] for record in records)
+    tasks = dict.fromkeys((record["dataset"], record["backbone"]) for record in records)
+    several = len({backbone for _, backbone in tasks}) > 1
+    rows, columns = len(settings), len(tasks)
+    figure, axes = style.new_figure(14 + 40 * rows, rows=rows, columns=columns)
+    for row, setting in zip(axes, settings, strict=True):
+        for column, task in enumerate(tasks):
+            points = [
+                r
+                for r in records
+                if (r["setting"], r["dataset"], r["backbone"]) == (setting, *task)
+            ]
+            label = task_label(*task) if several else dataset_label(task[0])
+            _sensitivity_panel(row[column], points, label, column)
+            if columns > 1:
+                row[column].tick_params(axis="x", labelsize=5)
+    limits = [axis.get_ylim() for axis in axes.flat]
+    half = max(high - low for low, high in limits) / 2
+    for axis, (low, high) in zip(axes.flat, limits, strict=True):
+        axis.set_ylim((low + high) / 2 - half, (low + high) / 2 + half)
     note = "dashed: default"
-    if any(setting.margin for setting in settings):
+    if any(record.get("margin") for record in records):
         note += "; bands: margin of equivalence around the default"
-    if len(sides) > 1:
+    if axes.size > 1:
         note += "\nall axes span as many points"
     figure.supxlabel(note, **style.NOTE)
     return figure
 
 
-def _sensitivity_panel(axis: Any, setting: Sensitivity, ylabel: str) -> list[Any]:
-    """Draw one setting and return its axes, one per data set when there are two."""
-    sides = [axis, axis.twinx()] if len(setting.points) == 2 else [axis]
-    twin = len(sides) == 2
-    values = sorted({point[0] for points in setting.points.values() for point in points})
-    for number, (dataset, points) in enumerate(setting.points.items()):
-        side = sides[number] if twin else axis
-        color, marker = (style.color_at(number), style.shape_at(number))
-        # The values are not evenly spaced: they are drawn at equal distances, by rank.
-        positions = [values.index(point[0]) for point in points]
-        means = [point[1] for point in points]
-        side.plot(
-            positions, means, color=color, marker=marker, markersize=3.6,
-            linestyle=DASHES[number % len(DASHES)], label=style.plain(dataset_label(dataset)),
+def _sensitivity_panel(
+    axis: Any, records: Sequence[Mapping[str, Any]], task: str, number: int
+) -> None:
+    """Draw the means of one setting on one task."""
+    look, setting = metric_style(records[0]["metric"]), records[0]["setting"]
+    color, marker, default = style.color_at(number), style.shape_at(number), default_of(setting)
+    values = [record["value"] for record in records]
+    means = [look.scale * record["mean"] for record in records]
+    # The values are not evenly spaced: they are drawn at equal distances, by rank.
+    axis.plot(
+        range(len(values)), means, color=color, marker=marker, markersize=3.6,
+        linestyle=DASHES[number % len(DASHES)],
+    )  # fmt: skip
+    if default in values:
+        position = values.index(default)
+        axis.plot(
+            position, means[position], marker=marker, markersize=6,
+            markerfacecolor="white", markeredgecolor=color, markeredgewidth=1.3, zorder=4,
         )  # fmt: skip
-        at_default = [point[1] for point in points if point[0] == setting.default]
-        if at_default:
-            side.plot(
-                values.index(setting.default), at_default[0], marker=marker, markersize=6,
-                markerfacecolor="white", markeredgecolor=color, markeredgewidth=1.3, zorder=4,
-            )  # fmt: skip
-            if setting.margin:
-                low, high = at_default[0] - setting.margin, at_default[0] + setting.margin
-                side.axhspan(low, high, color=color, alpha=0.1, linewidth=0, zorder=0)
-        if twin or len(setting.points) == 1:
-            side.set_ylabel(
-                f"{style.plain(dataset_label(dataset))}\n{style.plain(ylabel)}", color=color
-            )
-            side.tick_params(axis="y", colors=color)
-    if twin:
-        sides[1].spines["right"].set_visible(True)
-    elif len(setting.points) > 1:
-        axis.set_ylabel(ylabel)
-        axis.legend()
-    if setting.default in values:
-        axis.axvline(
-            values.index(setting.default), color=style.GREY, linestyle=(0, (4, 2)), linewidth=0.9,
-            zorder=0,
-        )  # fmt: skip
+        margin = next((r["margin"] for r in records if r.get("margin")), None)
+        if margin:
+            low, high = (means[position] + look.scale * side for side in (-margin, margin))
+            axis.axhspan(low, high, color=color, alpha=0.1, linewidth=0, zorder=0)
+        axis.axvline(position, color=style.GREY, linestyle=(0, (4, 2)), linewidth=0.9, zorder=0)
+    axis.set_ylabel(f"{style.plain(task)}\n{style.plain(look.with_unit)}", color=color)
+    axis.tick_params(axis="y", colors=color)
     axis.set_xticks(range(len(values)), [f"{value:g}" for value in values])
-    axis.set_xlabel(setting.label)
+    axis.set_xlabel(LABELS[setting])
     axis.grid(axis="y")
-    return sides
 
 
 @style.house_style()
@@ -347,26 +353,6 @@ def _last_values(runs: Sequence[Trace], group: str, warmup_epochs: float) -> lis
             first = len(beta2) - max(1, round(LAST * len(beta2)))
             values += beta2[max(first, math.ceil(warmup_epochs)) :]
     return values
-
-
-def _same_span(sides: Sequence[Any]) -> None:
-    """Give all axes the same range, so that equal changes look equal."""
-    limits = [side.get_ylim() for side in sides]
-    half = max(high - low for low, high in limits) / 2
-    for side, (low, high) in zip(sides, limits, strict=True):
-        side.set_ylim((low + high) / 2 - half, (low + high) / 2 + half)
-
-
-def _stack(upper: Any, lower: Any) -> None:
-    """Move one axis to the upper half of their panel and the other to the lower, labels too."""
-    for side, is_upper in ((upper, True), (lower, False)):
-        low, high = side.get_ylim()
-        gap = 0.06 * (high - low)  # to the frame, and between the halves
-        low, high = low - gap, high + gap
-        side.set_ylim((2 * low - high, high) if is_upper else (low, 2 * high - low))
-        side.set_yticks([tick for tick in side.get_yticks() if low <= tick <= high])
-        side.yaxis.label.set_y(0.75 if is_upper else 0.25)
-        side.grid(visible=True, axis="y")
 
 
 def _plain_log_ticks(axis: Any) -> None:

@@ -77,7 +77,7 @@ def comparison_table(results: Results) -> Table:
             "the margin. d_z: mean over SD of the paired differences. W/T/L: folds won, tied, "
             "lost.",
         ),
-        records=tuple(_comparison_record(c) for c in comparisons),
+        records=tuple(comparison_record(c) for c in comparisons),
     )
 
 
@@ -207,7 +207,8 @@ def _record(c: Comparison | PooledComparison) -> dict[str, object]:
     }
 
 
-def _comparison_record(c: Comparison) -> dict[str, object]:
+def comparison_record(c: Comparison) -> dict[str, object]:
+    """Return what a record of a comparison on one task holds."""
     folds = needed_folds(c) if c.complete else None
     return {
         "dataset": c.dataset,

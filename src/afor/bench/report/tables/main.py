@@ -8,6 +8,7 @@ from afor.bench.report.tables.comparisons import family_notes, verdict_value
 from afor.bench.report.tables.formats import Column, Row, Table, TableCell
 from afor.bench.report.tables.parts import (
     MISSING,
+    condition_record,
     condition_text,
     partial,
     verdict_mark,
@@ -121,18 +122,9 @@ def _result_cell(
 def _record(
     condition: Condition, metric: str, comparison: Comparison | None, rank: int
 ) -> Mapping[str, object]:
-    mean, sd, n = condition.summary(metric)
     tested = learned(condition, metric)
     return {
-        "dataset": condition.dataset,
-        "backbone": condition.backbone,
-        "method": condition.method,
-        "metric": metric,
-        "mean": mean,
-        "sd": sd,
-        "folds": n,
-        "done": condition.done,
-        "expected": condition.expected,
+        **condition_record(condition, metric),
         "place": rank or None,
         "gain": comparison.gain if comparison else None,
         "verdict": verdict_value(comparison) if comparison else None,

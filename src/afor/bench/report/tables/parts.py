@@ -45,6 +45,22 @@ def partial(condition: Condition) -> str:
     return "" if condition.complete else f"{condition.done}/{condition.expected}"
 
 
+def condition_record(condition: Condition, metric: str) -> dict[str, object]:
+    """Return what a record of a condition holds: its names, its mean and SD, its runs."""
+    mean, sd, folds = condition.summary(metric)
+    return {
+        "dataset": condition.dataset,
+        "backbone": condition.backbone,
+        "method": condition.method,
+        "metric": metric,
+        "mean": mean,
+        "sd": sd,
+        "folds": folds,
+        "done": condition.done,
+        "expected": condition.expected,
+    }
+
+
 def condition_text(condition: Condition, metric: str) -> str:
     """Return mean ± SD over folds."""
     mean, sd, _ = condition.summary(metric)

@@ -1,20 +1,20 @@
 """Build the ablation and sensitivity tables: AFOR with one change at a time."""
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import OPTIMIZERS
+from afor.bench.report.tables.comparisons import comparison_record
 from afor.bench.report.tables.formats import Column, Row, Table, TableCell
 from afor.bench.report.tables.parts import (
     MISSING,
+    condition_record,
     condition_text,
     partial,
     verdict_mark,
     verdict_note,
 )
-from afor.bench.report.verdicts import verdict_of
 from afor.bench.stats.comparisons import Comparison
 from afor.bench.stats.groups import Condition, Conditions
 from afor.bench.stats.labels import method_label, metric_style, signed, task_label
@@ -161,25 +161,7 @@ def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
 def _record(
     condition: Condition, metric: str, comparison: Comparison | None, *, has_verdict: bool
 ) -> Record:
-    mean, sd, _ = condition.summary(metric)
-    low, high = comparison.interval if comparison else (math.nan, math.nan)
-    verdict = comparison.decision if comparison and has_verdict else None
-    return {
-        "dataset": condition.dataset,
-        "backbone": condition.backbone,
-        "variant": condition.method,
-        "metric": metric,
-        "mean": mean,
-        "sd": sd,
-        "verdict": verdict.value if verdict else None,
-        "change": comparison.gain if comparison else math.nan,
-        "interval_low": low,
-        "interval_high": high,
-        "p_two_sided": comparison.evidence.p_two_sided if comparison else math.nan,
-        "p_different_holm": comparison.evidence.p_different_holm if comparison else math.nan,
-        "p_equivalent_holm": comparison.evidence.p_equivalent_holm if comparison else math.nan,
-        **(asdict(verdict_of(comparison)) if comparison and has_verdict else {}),
-        "folds": comparison.folds if comparison else 0,
-        "done": condition.done,
-        "expected": condition.expected,
-    }
+    compared = comparison_record(comparison) if comparison else {}
+    if not has_verdict:
+        compared |= {"verdict": None, "what": "", "sure": "", "then": ""}
+    return {**compared, **condition_record(condition, metric)}
