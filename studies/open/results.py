@@ -60,7 +60,7 @@ def commands(source: Path, folder: Path) -> list[list[str]]:
         ["table", "main", *names, *studies, *both],
         ["table", "comparisons", *names, *studies, "--metric", "accuracy"],
         ["table", "ranks", *names, *studies],
-        *([["table", "pooled", *names, *studies, "--optimizer", "afor"]] if len(names) > 1 else []),
+        *([["table", "pooled", *names, *studies, "--method", "afor"]] if len(names) > 1 else []),
         *(on_eyes(runs["eyes"]) if "eyes" in runs else []),
     ]
     return [
