@@ -219,6 +219,22 @@ def test_a_table_without_a_chance_level_has_no_gate_and_says_so_once():
     ]
 
 
+@pytest.mark.parametrize(("metric", "level"), [("auroc", 0.5), ("kappa", 0.0)])
+def test_a_level_that_needs_no_classes_gates_a_table_without_them(metric, level):
+    def judged(gain):
+        unknown = {"classes": 0, "majority_accuracy": math.nan, "train_counts": ()}
+        made = study([level - 0.02] * 6, [level + gain] * 6, metric).runs
+        return Results.of([replace(r, **unknown) for r in made], metrics=[metric])
+
+    (c,) = judged(-0.1).comparisons
+    assert c.decision is Decision.NO_VERDICT
+    assert "neither method is better than guessing" in verdict_of(c).what
+    assert "without a signal" in verdict_of(c).what
+    (c,) = judged(0.2).comparisons
+    assert c.decision is Decision.WORSE
+    assert "Only Adam is better than guessing" in verdict_of(c).sure
+
+
 def test_an_exported_file_has_the_same_levels(tmp_path):
     made = [run(fold, accuracy=0.4, nll=1.0) for fold in range(6)]
     for name in ("runs.csv", "runs.json"):

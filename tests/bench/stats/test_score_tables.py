@@ -130,11 +130,23 @@ def test_units_are_sorted_by_their_numbers_and_names_with_copies_are_methods():
             "row 21: a second score of 'lda' for unit '3'; the first is in the",
         ),
         ([*LONG[:4], {**LONG[4], "score": math.nan}, *LONG[5:]], "row 5, score: the score is nan"),
+        (
+            [*LONG[:4], {**LONG[4], "score": "nan"}, *LONG[5:]],
+            "is nan, not a finite number. Remove the row",
+        ),
+        (
+            [*LONG[:4], {**LONG[4], "score": "0,5"}, *LONG[5:]],
+            "is 0,5, not a finite number. Write a decimal point",
+        ),
         ([*LONG[:4], {**LONG[4], "score": "bad"}, *LONG[5:]], "row 5, score: the score is bad"),
         ([*LONG[:4], {**LONG[4], "subject": None}, *LONG[5:]], "row 5: subject is empty"),
         ([{**row, "score": None} for row in LONG], "row 1, score: the score is missing"),
         ([{"pipeline": "a", "score": 1}], "no column is recognised as the unit"),
         ([{"subject": 1, "score": 1}], "no column is recognised as the method"),
+        (
+            [{"algo": "a", "who": 1, "score": 0.5}, {"algo": "b", "who": 1, "score": 0.6}],
+            "no column is recognised as the method",
+        ),
         ([{"pipeline": "a", "subject": 1, "mine": 1}], "no column is recognised as the score"),
         ([{"pipeline": "a", "subject": 1, "rmse": 1.0}], "no column is recognised as the score"),
         ([], "has no rows"),
@@ -162,6 +174,13 @@ def test_the_one_metric_that_is_asked_for_names_the_score():
     assert found.results.comparisons[0].evidence.margin == 0.01
     named = judge([{**row, "score": 1.7} for row in LONG], metrics=["nll"])
     assert named.results.runs[0].metrics == {"nll": 1.7}  # not percent
+
+
+def test_a_misspelt_metric_names_the_nearest():
+    note = judge(LONG, metrics=["acuracy"]).results.notes[0]
+    assert "'acuracy' is not a metric that is known here" in note
+    assert "Did you mean 'accuracy'?" in note
+    assert "not a metric" not in judge(LONG, metrics=["accuracy"]).results.notes[0]
 
 
 def test_misspelt_columns_name_the_nearest():

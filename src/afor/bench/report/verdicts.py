@@ -142,11 +142,13 @@ def _no_verdict(c: Comparison) -> Verdict:
         f"{method_label(name)} {value_text(side.metric, side.mean)} (p {p_text(side.p)})"
         for name, side in ((c.baseline, theirs), (c.method, ours))
     )
+    who, advice = "network", "Train longer or at another learning rate, and check the labels"
+    if not theirs.classes:  # a table of scores, of any method
+        who, advice = "method", "Check the labels and what the methods are given"
     return Verdict(
-        f"No verdict: neither network is better than guessing ({guess_text(theirs)}).",
+        f"No verdict: neither {who} is better than guessing ({guess_text(theirs)}).",
         f"{label} of {' and '.join(seen)}; p of the mean over {theirs.folds} folds.",
-        "Train longer or at another learning rate, and check the labels; more subjects would not "
-        "help.",
+        f"{advice}; more subjects would not help.",
     )
 
 
@@ -163,6 +165,8 @@ def _only_one_learned(c: Comparison) -> str:
 def guess_text(learned: Learned) -> str:
     """Return the level of guessing and what it is of, such as ``25.0 % of 4 classes``."""
     value = value_text(learned.metric, learned.level, decimals=1)
+    if not learned.classes:  # not known, and of no account to this metric
+        return f"{metric_style(learned.metric).label} {value} without a signal"
     if learned.source == FREQUENCIES:
         return f"{metric_style(learned.metric).label} {value} of the class frequencies"
     if learned.source == MAJORITY and abs(learned.level - 1 / learned.classes) > 5e-4:

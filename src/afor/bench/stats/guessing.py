@@ -25,6 +25,8 @@ from afor.bench.store.results import RunResult
 
 # Metrics without a level of their own are judged by another one of the same answers.
 JUDGED_BY = {"calibration_error": "accuracy"}
+# Without a signal these have this value, whatever the frequencies of the classes.
+BY_DEFINITION = {"auroc": 0.5, "kappa": 0.0}
 MAJORITY, FREQUENCIES, GUESSES = "majority class", "frequencies", "guessing"
 _SOURCES = {
     **dict.fromkeys(("accuracy", "accuracy_before"), MAJORITY),
@@ -99,8 +101,11 @@ def guess_level(metric: str, run: RunResult) -> float:
     Accuracy: the majority class of the training subjects. NLL and Brier: their class frequencies.
     Balanced accuracy, kappa and F1: the expected score of the best answers that do not depend on
     the signal, drawn at any frequencies. A run without class counts, as from another program, is
-    taken to have its other classes equally often.
+    taken to have its other classes equally often; one without classes, as of a table of scores,
+    has a level of AUROC and kappa alone.
     """
+    if metric in BY_DEFINITION:
+        return BY_DEFINITION[metric]
     if run.classes < 2 or not 0 <= run.majority_accuracy <= 1:
         return math.nan  # these columns of a file of results are optional
     tested, trained = class_shares(run)
@@ -114,8 +119,9 @@ def guess_level(metric: str, run: RunResult) -> float:
     if metric == "brier":
         squares = math.fsum(g * g for g in trained)
         return 1 + squares - 2 * math.fsum(f * g for f, g in zip(tested, trained, strict=True))
-    levels = {"balanced_accuracy": 1 / present, "macro_f1": 1 / present, "kappa": 0.0, "auroc": 0.5}
-    return best_blind_f1(tested) if metric == "weighted_f1" else levels.get(metric, math.nan)
+    if metric == "weighted_f1":
+        return best_blind_f1(tested)
+    return 1 / present if metric in ("balanced_accuracy", "macro_f1") else math.nan
 
 
 def class_shares(run: RunResult) -> tuple[list[float], list[float]]:

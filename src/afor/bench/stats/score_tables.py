@@ -134,6 +134,7 @@ def read_scores(
     unnamed = {"score", *([_known(chosen["score"])[0]] if "score" in chosen else [])}
     if score != "score":
         scores = [replace(s, metric=score) if s.metric in unnamed else s for s in scores]
+        note += _unknown_metric(score)
     notes = [note]
     scores = _paired(_single(_as_fractions(scores, notes), notes), notes, common=common)
     return Scores(_runs(scores, notes, name, are_people=are_people), tuple(notes))
@@ -204,7 +205,7 @@ def _from_rows(
     present = list(dict.fromkeys(key for row, _ in rows for key in row))
     roles = _recognise(columns, present, name)
     is_wide = "method" not in roles
-    if is_wide and "score" in columns:
+    if is_wide and "score" in roles:  # a row per score: no column of it is a method
         raise ConfigError(_missing_column("method", present, name))
     if is_wide:
         values, note = _wide_columns(rows, roles, present, name)
@@ -323,12 +324,23 @@ def _known(metric: str) -> tuple[str, float]:
     return ALIASES.get(plain, (plain, 1))
 
 
+def _unknown_metric(name: str) -> str:
+    """Say what is not known of a metric that is not listed, as a sentence after another."""
+    if name in METRIC_STYLES:
+        return ""
+    hint = did_you_mean(name, METRIC_STYLES)
+    return (
+        f" {name!r} is not a metric that is known here: more of it is taken as better, and its "
+        f"margin and level of guessing are not known.{hint}"
+    )
+
+
 def _score(metric: str, value: Any, where: str, row: str, **names: str) -> _Score:
     """Return a score that is a finite number, under the name that its metric has here."""
     number = _number(value)
     if number is None or not math.isfinite(number):
         shown = "missing" if value is None or value == "" else str(value)[:60]
-        if _number(str(value).replace(",", ".")) is not None:
+        if number is None and _number(str(value).replace(",", ".")) is not None:
             advice = "Write a decimal point in place of the comma."
         else:
             advice = "Remove the row, or leave out its unit for all methods with --common."

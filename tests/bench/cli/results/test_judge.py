@@ -64,7 +64,7 @@ def moabb_csv(tmp_path_factory):
 
 def test_a_csv_of_moabb_is_judged_per_data_set_and_over_both(moabb_csv, call, tmp_path):
     frame, path = moabb_csv
-    words = [path, "--baseline", "Dummy", "--metric", "auroc"]
+    words = [path, "--baseline", "Dummy", "--metric", "score"]
     tables = {t["table"]: t for t in json.loads(call("judge", *words, "--json").stdout)}
     assert set(TABLES) <= set(tables)
     means = frame.groupby(["dataset", "pipeline", "subject"])["score"].mean().unstack("pipeline")
@@ -87,6 +87,16 @@ def test_a_csv_of_moabb_is_judged_per_data_set_and_over_both(moabb_csv, call, tm
     page = report.read_text("utf-8")
     assert "averaged per subject" in page
     assert "see the same batches" not in page  # nothing is known of how they were trained
+
+
+def test_areas_under_the_roc_curve_have_no_verdict_where_both_pipelines_guess(moabb_csv, call):
+    _, path = moabb_csv  # of noise
+    words = [path, "--baseline", "Dummy", "--metric", "auroc"]
+    text = " ".join(call("judge", *words).stdout.split())
+    assert "No verdict: neither method is better than guessing (AUROC 50.0 % without a" in text
+    assert "Check the labels and what the methods are given" in text
+    assert "is worse than" not in text
+    assert "guessing is not known" not in text
 
 
 def test_the_frame_of_moabb_gives_what_its_csv_gives(moabb_csv, call):
@@ -171,7 +181,7 @@ def test_the_page_shows_what_the_command_prints(tmp_path, monkeypatch):
     assert printed.strip() == shown.strip()
 
 
-def test_bad_tables_are_refused_in_one_sentence(refuse, tmp_path):
+def test_bad_tables_are_refused_in_one_sentence(call, refuse, tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("pipeline,subject,score\na,1,0.5\na,1,0.6\n")
     assert "x.csv, line 3: a second score of 'a' for unit '1'" in refuse("judge", path)
@@ -179,6 +189,10 @@ def test_bad_tables_are_refused_in_one_sentence(refuse, tmp_path):
     assert "x.csv, line 3, score: the score is inf" in refuse("judge", path)
     path.write_text("pipeline,subject,score\na,1,0.5\na,2,0.6\n")
     assert "nothing to compare" in refuse("judge", path)
+    path.write_text("pipeline,subject,score\na,1,0.5\na,2,0.6\nb,1,0.5\n")
+    printed = call("judge", path)
+    assert "line 3: unit '2' has no score of b. --common leaves" in " ".join(printed.stdout.split())
+    assert "afor run" not in printed.stderr
     assert "expected ROLE=NAME" in refuse("judge", path, "--column", "unit", error=ConfigError)
 
 

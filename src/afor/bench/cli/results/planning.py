@@ -94,7 +94,7 @@ def power(
     if made.is_blind:
         raise ConfigError(
             "\n".join([f"{tables.comparison_text(made)}.", *verdict_of(made).lines])
-            + "\nA study cannot be planned from networks that guess."
+            + "\nA study cannot be planned from methods that guess."
         )
     noise = noise_of(made)
     goals = _goals(made, effect, LEVEL / family)

@@ -57,7 +57,9 @@ class ResultOptions:
             common=self.common,
         )
         for sentence in incomplete_notes(results.conditions):
-            typer.echo(f"{sentence} `afor run` continues.", err=True)
+            # A table of scores has remarks, which name the row and --common.
+            advice = "" if results.remarks else " `afor run` continues."
+            typer.echo(f"{sentence}{advice}", err=True)
         return results
 
     def words(self, **changes: Any) -> str:
