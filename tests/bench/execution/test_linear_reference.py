@@ -86,6 +86,7 @@ def test_it_is_fitted_once_and_belongs_to_its_own_data(run, monkeypatch):
 def test_nothing_to_learn_gives_another_advice(run):
     notes = " ".join(run(task(strength=0.0)).table().content.notes)
     assert "raise the learning rate" not in notes
+    assert re.search(r"neither a linear model \([\d.]+ %\) nor this network \([\d.]+ %\)", notes)
 
 
 def test_it_can_be_switched_off_and_is_left_out_where_it_is_not_cheap(run, tmp_path, monkeypatch):

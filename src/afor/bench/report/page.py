@@ -144,6 +144,7 @@ def render_report(
         missing=sum(max(c.expected - c.done, 0) for c in conditions.values()),
         sources=[path.name for path in results.paths],
         notes=results.notes,
+        diagnosis=diagnose(results),
         answers=answers(results.comparisons, results.metrics[0], results.pooled),
         sections=shown,
         details=[_details(c, results.metrics, anchors[_link(c)]) for c in conditions.values()
@@ -220,7 +221,7 @@ def _section(
         charts = ()
     if not (tables or figures or charts or name in _ALWAYS):
         return None
-    findings = diagnose(results) if name == "training" else []
+    findings = []
     if name == "protocol":
         studies = [study for study in _studies(results).values() if study is not None]
         findings = list(dict.fromkeys(note for s in studies for note in redundant_notes(s)))

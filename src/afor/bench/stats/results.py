@@ -357,13 +357,22 @@ class Results:
                 continue
             best = max(members, key=lambda c: c.summary("accuracy")[0])
             mean, tested = best.summary("accuracy")[0], learned(best, "accuracy")
-            name, found = task_label(dataset, backbone), 100 * linear[0]
-            said = f"{name}: a linear model gets {found:.1f} %, this network {100 * mean:.1f} %: "
+            name = task_label(dataset, backbone)
+            theirs, ours = f"{100 * linear[0]:.1f} %", f"{100 * mean:.1f} %"
             chance = reference_levels(self.conditions, dataset, backbone, "accuracy")
-            if linear[0] - mean > WORTH_SAYING and chance and linear[0] > chance.chance:
-                notes.append(f"{said}raise the learning rate or the number of epochs.")
-            elif tested is not None and tested.above is False:
-                notes.append(f"{said}check labels, windows and frequency band.")
+            if chance is None:
+                continue
+            if linear[0] > chance.chance and linear[0] - mean > WORTH_SAYING:
+                notes.append(
+                    f"{name}: a linear model gets {theirs}, this network {ours}: raise the "
+                    "learning rate or the number of epochs."
+                )
+            elif linear[0] <= chance.chance and tested is not None and tested.above is False:
+                notes.append(
+                    f"{name}: neither a linear model ({theirs}) nor this network ({ours}) is above "
+                    f"the chance level ({100 * chance.chance:.1f} %): if longer training does not "
+                    "help, check labels, windows and frequency band."
+                )
         return notes
 
     def _ungated_notes(self) -> list[str]:

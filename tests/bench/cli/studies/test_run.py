@@ -63,6 +63,17 @@ def test_json_is_one_object_on_stdout_and_all_else_goes_to_stderr(here):
     assert "Next: open results/tiny.html" in result.stderr
 
 
+def test_what_the_curves_show_is_printed_below_the_table(here, monkeypatch):
+    found = [f"fault {number}" for number in range(5)]
+    monkeypatch.setattr("afor.bench.cli.studies.run.diagnose", lambda _: found)
+    here.write(subjects=3, repetitions=1)
+    printed = runner.invoke(app, ["run", str(here.file)]).stdout
+    assert "fault 0\nfault 1\nfault 2\n2 more like these are in the report.\n" in printed
+    assert (
+        json.loads(runner.invoke(app, ["run", str(here.file), "--json"]).stdout)["notes"] == found
+    )
+
+
 def test_a_run_ends_with_the_verdict_and_the_report_that_judge_and_report_give(here):
     here.write(subjects=3, repetitions=1)
     result = runner.invoke(app, ["run", str(here.file)])

@@ -29,6 +29,7 @@ from afor.bench.execution.sources import expected_sources
 from afor.bench.report.page import write_report
 from afor.bench.report.registry import build_table
 from afor.bench.report.verdicts import answers
+from afor.bench.stats.diagnosis import diagnose
 from afor.bench.stats.results import Results
 from afor.bench.store.database import open_store
 from afor.bench.store.learning_rates import SearchedRates, search_study, small_search
@@ -37,6 +38,8 @@ from afor.bench.study.planned_runs import FindRate
 from afor.bench.study.schema import Study
 from afor.bench.study.toml_io import study_toml
 from afor.bench.training.run_spec import DEFAULT_TRAINER
+
+MAX_DIAGNOSES = 3  # of the trainings, below the table
 
 
 def run(
@@ -148,7 +151,12 @@ def show_outcome(
             typer.echo(f"There is no verdict: {error}", err=True)
         else:
             verdicts = [answer.text for answer in found]
-            lines += ["", render(table, "terminal"), *notes]
+            diagnosis = diagnose(results)
+            more = len(diagnosis) - MAX_DIAGNOSES
+            lines += ["", render(table, "terminal"), *diagnosis[:MAX_DIAGNOSES]]
+            lines += [f"{more} more like these are in the report."] if more > 0 and report else []
+            lines += notes
+            notes = [*diagnosis, *notes]
             if report:
                 page = path.with_suffix(".html")
                 write_report(results, page)
