@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from afor.bench.common.errors import ConfigError
@@ -52,6 +54,27 @@ def test_a_search_that_is_not_complete_or_not_there_is_refused(tiny):
     tiny.run_inline(other)
     with open_store(other) as store, pytest.raises(ConfigError, match="no search"):
         best_rates(store)
+
+
+@pytest.mark.parametrize(("loss", "doubted"), [(1.0, False), (1.37, True), (float("nan"), False)])
+def test_a_search_in_which_nothing_was_learned_says_so_instead_of_recommending_a_rate(
+    tiny, monkeypatch, loss, doubted
+):
+    search(tiny, best_lr=3e-3)
+    with open_store(tiny.store) as store:
+        read = store.run
+
+        def run(key):  # with this validation loss, of 4 classes
+            found = read(key)
+            (epoch,) = found.record.history
+            record = replace(found.record, history=(replace(epoch, validation_loss=loss),))
+            return replace(found, record=replace(record, train_class_counts=(1,) * 4))
+
+        monkeypatch.setattr(store, "run", run)
+        rates = SearchedRates.of(store)
+    (line,) = rates.doubts()
+    assert ("none was better than guessing" in line) == doubted
+    assert ("the largest of those tried" in line) == (not doubted)
 
 
 def test_a_diverged_run_never_wins(tiny):

@@ -9,8 +9,8 @@ from afor.bench.stats.groups import ConditionKey
 from afor.bench.stats.labels import method_label, task_label
 from afor.bench.stats.results import Curve, Results
 from afor.bench.study.protocol import setting
+from afor.bench.training.record import CLEAR
 
-CLEAR = 0.02  # of ln(classes): a loss that fell by less has not left the level of guessing
 FELL = 0.10  # of ln(classes): a training loss that fell by more has learned its subjects
 LAST = 0.10  # of the epochs: a best epoch among them means that more would have helped
 

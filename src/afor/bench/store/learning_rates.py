@@ -1,13 +1,14 @@
 """Select learning rates from a finished search for later studies (Sec. IV-C)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.store.database import Store, StoredRun, open_store
 from afor.bench.store.locations import find_store
 from afor.bench.study.planned_runs import FindRate
 from afor.bench.study.schema import OptimizerEntry, Search, Study
-from afor.bench.training.record import FinishedRun
+from afor.bench.training.record import CLEAR, FinishedRun
 
 # Sec. IV-C: the grid, and the shorter training of its runs.
 PAPER_GRID = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2]
@@ -52,42 +53,53 @@ class SearchedRates:
     Args:
         rates: The best rates.
         tried: All rates that were tried.
+        guessing: The conditions in which no rate was better than guessing.
     """
 
     def __init__(
         self,
         rates: Mapping[Condition, float],
         tried: Mapping[Condition, Iterable[float]] | None = None,
+        guessing: Container[Condition] = (),
     ) -> None:
         self._rates = rates
         self._tried = tried or {}
+        self._guessing = guessing
         self._searched = sorted({entry for _, _, entry in rates})
         self.per_optimizer = len(self._searched) > 1
 
     @classmethod
     def of(cls, store: Store, study: str | None = None) -> "SearchedRates":
         """Read the rates of a finished search from its store."""
-        tried = {key: {run.rate for run in runs} for key, runs in _searched(store, study).items()}
-        return cls(best_rates(store, study), tried)
+        groups = _searched(store, study)
+        tried = {key: {run.rate for run in runs} for key, runs in groups.items()}
+        guessing = [key for key, runs in groups.items() if _only_guessed(store, runs)]
+        return cls(best_rates(store, study), tried, guessing)
 
     def describe(self) -> list[str]:
-        """Return a line per condition; one at the edge of what was tried says what to do.
+        """Return a line per condition; one that cannot be relied on says what to do.
 
         >>> key = ("deap", "eegnet", "adam")
         >>> SearchedRates({key: 0.01}, {key: [0.001, 0.01]}).describe()[0].partition(",")[0]
         'learning rate of deap × eegnet × adam: 0.01'
         """
         return [
-            f"learning rate of {' × '.join(condition)}: {rate:g}{self._edge(condition)}"
+            f"learning rate of {' × '.join(condition)}: {rate:g}{self._doubt(condition)}"
             for condition, rate in self._rates.items()
         ]
 
-    def edges(self) -> list[str]:
-        """Return the lines of the conditions whose best rate is at the edge of those tried."""
+    def doubts(self) -> list[str]:
+        """Return the lines of the conditions whose best rate cannot be relied on."""
         lines = zip(self.describe(), self._rates, strict=True)
-        return [line for line, condition in lines if self._edge(condition)]
+        return [line for line, condition in lines if self._doubt(condition)]
 
-    def _edge(self, condition: Condition) -> str:
+    def _doubt(self, condition: Condition) -> str:
+        """Say that no rate learned anything, or that the best is at the edge of those tried."""
+        if condition in self._guessing:
+            return (
+                ", chosen among rates of which none was better than guessing on the validation "
+                "subjects: it says nothing; raise the number of epochs"
+            )
         rate, tried = self._rates[condition], sorted(self._tried.get(condition, ()))
         if len(tried) < 2 or rate not in (tried[0], tried[-1]):
             return ""
@@ -185,6 +197,19 @@ def _best(store: Store, condition: tuple[str, str, str], stored_runs: Sequence[S
         scores.setdefault(stored.rate, []).append(_score(run) if run else -1.0)
     means = {rate: sum(values) / len(values) for rate, values in scores.items()}
     return min(means, key=lambda rate: (-means[rate], rate))
+
+
+def _only_guessed(store: Store, stored_runs: Sequence[StoredRun]) -> bool:
+    """Tell whether the validation loss of no run fell clearly below that of guessing."""
+    runs = [store.run(stored.key) for stored in stored_runs if stored.status == "done"]
+    records = [run.record for run in runs if run is not None and run.record is not None]
+    losses = [
+        min(epoch.validation_loss for epoch in record.history)
+        / math.log(len(record.train_class_counts))
+        for record in records
+        if record.history and len(record.train_class_counts) > 1 and not record.prequential
+    ]
+    return bool(losses) and min(losses) > 1 - CLEAR
 
 
 def _score(run: FinishedRun) -> float:

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 Status = Literal["done", "diverged", "failed"]
 FORMAT = 1
+CLEAR = 0.02  # of ln(classes): a loss that fell by less has not left the level of guessing
 PROBABILITY_METRICS = ("auroc", "nll", "brier", "calibration_error")
 METRICS = (
     *("accuracy", "weighted_f1", "macro_f1", "balanced_accuracy", "kappa"),

@@ -106,7 +106,7 @@ def run(
         else:
             find_rate = rates_for(study, options.lr_from)
         summary = train(study, toml, path, engine, workers, part=part, find_rate=find_rate)
-    notes = find_rate.edges() if isinstance(find_rate, SearchedRates) else []
+    notes = find_rate.doubts() if isinstance(find_rate, SearchedRates) else []
     show_outcome(study, path, summary, part, notes, report=not no_report, as_json=as_json)
 
 
