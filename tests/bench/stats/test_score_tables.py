@@ -177,8 +177,8 @@ def test_the_one_metric_that_is_asked_for_names_the_score():
 
 
 def test_a_misspelt_metric_names_the_nearest():
-    note = judge(LONG, metrics=["acuracy"]).results.notes[0]
-    assert "'acuracy' is not a metric that is known here" in note
+    note = judge(LONG, metrics=["accuracyy"]).results.notes[0]
+    assert "'accuracyy' is not a metric that is known here" in note
     assert "Did you mean 'accuracy'?" in note
     assert "not a metric" not in judge(LONG, metrics=["accuracy"]).results.notes[0]
 
