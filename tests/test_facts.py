@@ -94,6 +94,6 @@ def test_the_paper_prints_one_method_twice_with_a_difference_beyond_its_margin(f
     assert [row.margin for row in twice] == [0.61, 0.91, 0.65, 0.85]
     fact = facts.same_method_fact()
     assert "in 6 of 8 tasks" in fact.statement
-    page = Path(__file__).parents[1] / "docs" / "explanation" / "statistics.md"
+    page = Path(__file__).parents[1] / "docs" / "explanation" / "paper-tables.md"
     (table,) = fact.values.values()
     assert table.strip() in page.read_text("utf-8")

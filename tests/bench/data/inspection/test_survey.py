@@ -213,6 +213,21 @@ def test_the_page_shows_classes_balance_and_spectra(tmp_path, cache_dir):
         assert expected in text
 
 
+def test_long_trials_are_said_to_be_one_window_each(tmp_path, cache_dir):
+    for number, subject in enumerate("abc"):
+        np.savez(
+            tmp_path / f"{subject}.npz",
+            data=np.random.default_rng(number).normal(0, 10, (4, 3, 12 * RATE)),
+            labels=["rest", "move"] * 2,
+            channel_names=TEN_TWENTY,
+            rate_hz=RATE,
+        )
+    answer = CliRunner().invoke(app, ["data", "import", str(tmp_path)], catch_exceptions=False)
+    assert f"each trial of 12 s is one window; the option window_samples = {4 * RATE}" in (
+        answer.stdout
+    )
+
+
 def test_one_persons_recording_under_two_names_is_found(tmp_path, cache_dir):
     for number, subject in enumerate("abc"):
         annotated(raw_of(number)).save(tmp_path / f"{subject}_raw.fif", verbose="error")

@@ -19,6 +19,7 @@ from afor.bench.common.module_search import look_beside
 from afor.bench.common.text import counted
 from afor.bench.data.catalog import NAMES, get_dataset
 from afor.bench.data.dataset import STAND_IN_MARK
+from afor.bench.data.datasets.recordings import DEFAULT_TRIAL_S
 from afor.bench.data.fetching import fetch_files, named_subjects
 from afor.bench.data.inspection.check import CheckReport, balance_warning, check_dataset
 from afor.bench.data.inspection.page import data_page
@@ -32,6 +33,7 @@ from afor.bench.study.schema import parse_study
 from afor.bench.study.toml_io import toml_text
 
 MAX_SHOWN = 20  # subjects or events that a line lists
+LONG_WINDOW_S = 10.0
 
 
 def list_datasets(*, as_json: bool = False) -> None:
@@ -223,6 +225,13 @@ def import_folder(root: Path, *, report: Path | None = None) -> None:
         findings.append(f"trials: {', '.join(f'{name} {count}' for name, count in named.items())}")
         if warning := balance_warning(named):
             findings.append(warning)
+        seconds = source.window_samples / source.rate_hz
+        if survey.use == "folder" and seconds > LONG_WINDOW_S:
+            samples = round(DEFAULT_TRIAL_S * source.rate_hz)
+            findings.append(
+                f"each trial of {seconds:g} s is one window; the option window_samples = {samples} "
+                f"cuts windows of {DEFAULT_TRIAL_S:g} s, which train faster"
+            )
     if report is not None:
         page = data_page(f"The data in {root}", findings, source, problem)
         write_atomically(report, page.encode())
