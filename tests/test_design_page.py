@@ -15,8 +15,8 @@ import torch
 
 from afor import AFOR
 from afor.bench.cli.entry import main
-from afor.bench.cli.options import StudyOptions
 from afor.bench.cli.studies.run import run
+from afor.bench.cli.studies.selection import StudyOptions
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Ended
 from afor.bench.models.dataset_shapes import PHYSIONET_MI

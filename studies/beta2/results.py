@@ -41,7 +41,7 @@ from afor.bench.stats.labels import (
     signed,
 )
 from afor.bench.store.database import open_store
-from afor.bench.store.files import export_rows, load_records, to_csv
+from afor.bench.store.files import export_rows, to_csv
 from afor.bench.store.results import RunResult
 
 CHOOSING = tuple(
@@ -540,8 +540,11 @@ def _gain_panel(
 def awake_traces(store: Path) -> dict[str, dict[str, list[float]]]:
     """Return beta2 and the share awake per epoch of AFOR's runs, mean of layer groups and runs."""
     traces: dict[str, list[Mapping[str, list[float]]]] = {}  # one per run and layer group
-    for run, record in load_records([store]):
-        traces.setdefault(run.method, []).extend(record.traces.values())
+    with open_store(store) as opened:
+        for result in opened.results():
+            run = opened.run(result.key)
+            if run is not None and run.record is not None:
+                traces.setdefault(result.method, []).extend(run.record.traces.values())
     return {
         name: {key: np.mean([group[key] for group in groups], axis=0).tolist() for key in TRACED}
         for name, groups in traces.items()

@@ -10,8 +10,8 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.store.database import open_store
 from afor.bench.store.files import (
     COLUMNS,
+    check_suffix,
     export_rows,
-    format_of,
     join_subjects,
     load_results,
     split_subjects,
@@ -48,7 +48,7 @@ def test_what_is_exported_is_what_the_tables_read(tiny, tmp_path, kind):
     tiny.run_inline()
     target = tmp_path / "deep" / f"runs.{kind}"
     with open_store(tiny.store) as store:
-        write_export(export_rows(store), target, format_of(target))
+        write_export(export_rows(store), target)
         assert load_results([target]) == (store.results(), store.expected())
         assert {len(run.test_subjects) for run in store.results()} == {2}
         assert list(store.results()[0].metrics) == list(load_results([target])[0][0].metrics)
@@ -66,7 +66,7 @@ def test_a_search_beside_a_study_counts_in_a_file_as_it_does_in_the_store(tiny, 
     tiny.run_inline()
     target = tmp_path / "runs.csv"
     with open_store(tiny.store) as store:
-        write_export(export_rows(store), target, "csv")
+        write_export(export_rows(store), target)
         assert store.studies().keys() == {"tiny", "s"}
         assert load_results([target]) == (store.results(), store.expected())
         assert load_results([target], ["s"]) == (store.results("s"), store.expected("s"))
@@ -81,7 +81,7 @@ def test_parquet_without_pyarrow_names_the_extra_and_writes_nothing(store, tmp_p
     target = tmp_path / "deep" / "runs.parquet"
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigError, match=r"pip install 'afor\[parquet\]'.*\.csv or \.json"):
-        write_export(export_rows(store), target, "parquet")
+        write_export(export_rows(store), target)
     assert not target.parent.exists()
 
 
@@ -89,7 +89,7 @@ def test_parquet_brings_every_row_back_bit_by_bit_with_its_types(store, tmp_path
     reason = "pyarrow is not installed: the extra afor[parquet]"
     parquet = pytest.importorskip("pyarrow.parquet", reason=reason)
     target = tmp_path / "runs.parquet"
-    write_export(export_rows(store), target, format_of(target))
+    write_export(export_rows(store), target)
     table = parquet.read_table(target)
     assert table.to_pylist() == export_rows(store)
     types = {field.name: str(field.type) for field in table.schema}
@@ -104,7 +104,7 @@ def test_columns_keep_their_types_where_every_value_is_missing(tiny, tmp_path):
     tiny.run_inline()
     target = tmp_path / "runs.parquet"
     with open_store(tiny.store) as opened:
-        write_export(export_rows(opened), target, "parquet")
+        write_export(export_rows(opened), target)
     table = parquet.read_table(target)
     assert str(table.schema.field("accuracy").type) == "double"
     assert table["accuracy"].null_count == 3
@@ -115,13 +115,13 @@ def test_an_export_that_fails_leaves_the_old_file(store, tmp_path, monkeypatch):
     target.write_text("old")
     monkeypatch.setattr("afor.bench.store.files.to_json", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        write_export(export_rows(store), target, "json")
+        write_export(export_rows(store), target)
     assert target.read_text() == "old"
 
 
 def test_another_ending_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"\.csv, \.json or \.parquet"):
-        format_of(tmp_path / "runs.xlsx")
+        check_suffix(tmp_path / "runs.xlsx")
 
 
 def test_a_run_of_two_studies_is_exported_under_both(tiny, tmp_path):

@@ -104,7 +104,7 @@ def test_it_goes_with_the_runs_into_exports_merged_and_repaired_stores(run, tmp_
     known = run(task()).results.linear("notebook", "eegnet", "nll")
     source, exported, merged = (tmp_path / name for name in ("x.db", f"runs.{kind}", "merged.db"))
     with open_store(source) as store, open_or_create(merged) as target:
-        write_export(export_rows(store), exported, kind)
+        write_export(export_rows(store), exported)
         target.merge(store)
     repair(source, tmp_path / "repaired.db")
     for path in (exported, merged, tmp_path / "repaired.db"):

@@ -1,13 +1,12 @@
 import json
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.stats.design.simulated import simulate_results
-from afor.bench.store.files import load_records, load_results, write_results
+from afor.bench.store.files import load_results, write_results
 from afor.bench.study.planned_runs import ExpectedRuns
 
 ROW = '[{"dataset": "d", "backbone": "b", "method": "o", "repetition": 0, %s}]'
@@ -58,9 +57,6 @@ def store_path(simulated, tmp_path, monkeypatch):
         def expected(self, study):
             return simulated[1] if study in (None, "simulated") else []
 
-        def run(self, key):
-            return SimpleNamespace(record=f"record of {key}")
-
     monkeypatch.setattr("afor.bench.store.files.open_store", lambda _: Store())
     (tmp_path / "study.db").touch()
     return tmp_path / "study.db"
@@ -71,15 +67,6 @@ def test_any_other_path_is_opened_as_a_store(simulated, store_path):
     assert load_results([store_path], ["simulated"]) == simulated
     with pytest.raises(ConfigError, match=r"no study is called paper.*Studies here: simulated"):
         load_results([store_path], ["paper"])
-
-
-def test_records_come_from_stores_only(simulated, store_path, tmp_path):
-    records = load_records([store_path])
-    assert [run for run, _ in records] == simulated[0]
-    assert records[0][1] == "record of "
-    write_results(tmp_path / "r.csv", *simulated)
-    with pytest.raises(ConfigError, match="holds results only"):
-        load_records([tmp_path / "r.csv"])
 
 
 def test_a_path_that_is_not_there_is_named(tmp_path):
@@ -153,7 +140,7 @@ def test_an_export_says_what_is_done_and_what_is_expected(tmp_path):
 
 
 def test_other_suffixes_are_not_written(simulated, tmp_path):
-    with pytest.raises(ConfigError, match=r"\.csv or \.json"):
+    with pytest.raises(ConfigError, match=r"\.csv, \.json or \.parquet"):
         write_results(tmp_path / "r.xlsx", *simulated)
 
 

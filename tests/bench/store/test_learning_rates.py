@@ -6,7 +6,6 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.store.database import open_store
 from afor.bench.store.learning_rates import (
     SearchedRates,
-    best_rates,
     search_study,
     small_search,
 )
@@ -19,7 +18,7 @@ def search(tiny, optimizers=("adam",), **settings):
     tiny.write(name="search", optimizers=optimizers, repetitions=1, extra=SEARCH, **settings)
     tiny.run_inline()
     with open_store(tiny.store) as store:
-        return best_rates(store)
+        return SearchedRates.of(store).rates
 
 
 def test_the_rate_of_the_highest_validation_accuracy_is_chosen(tiny):
@@ -48,12 +47,12 @@ def test_a_search_that_is_not_complete_or_not_there_is_refused(tiny):
     tiny.write(name="search", optimizers=("adam", "raiser"), repetitions=1, extra=SEARCH)
     tiny.run_inline()
     with open_store(tiny.store) as store, pytest.raises(ConfigError, match=r"raiser.*is failed"):
-        best_rates(store)
+        SearchedRates.of(store)
     other = tiny.folder / "other.db"
     tiny.write()
     tiny.run_inline(other)
     with open_store(other) as store, pytest.raises(ConfigError, match="no search"):
-        best_rates(store)
+        SearchedRates.of(store)
 
 
 @pytest.mark.parametrize(("loss", "doubted"), [(1.0, False), (1.37, True), (float("nan"), False)])

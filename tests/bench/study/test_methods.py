@@ -132,7 +132,7 @@ def test_a_method_has_the_learning_rate_of_its_network(plan):
 def test_a_study_of_methods_is_written_and_changed_like_any_other(plan):
     for study in (parse_study(SCHEDULES), parse_study(NETWORKS)):
         assert parse_study(study_toml(study)) == study
-    changes = Overrides(epochs=3, settings=["methods.cosine.training.schedule=one_cycle"])
+    changes = Overrides(epochs=3, setting=["methods.cosine.training.schedule=one_cycle"])
     changed = parse_study(overridden(SCHEDULES, "mine", changes))
     assert changed.optimizers[1].training == {"schedule": "one_cycle"}
     assert changed.training.max_epochs == 3
@@ -241,7 +241,7 @@ def test_runs_with_windows_of_two_lengths_are_scored_on_the_same_trials(tmp_path
     assert "synthetic: scored per trial, because methods have windows of their own." in notes
     file = tmp_path / "windows.csv"
     with open_store(path) as store:
-        write_export(export_rows(store), file, "csv")
+        write_export(export_rows(store), file)
     assert [run.metrics for run in load_results([file])[0]] == [run.metrics for run in results]
 
 
@@ -264,7 +264,7 @@ def test_windows_that_cannot_be_compared_are_refused(plan, change, message, monk
 def test_the_windows_of_a_method_are_said_and_set():
     (note,) = pairing_notes(parse_study(WINDOWS))
     assert note.startswith("short: other windows of the same trials. All methods are scored per")
-    changes = Overrides(settings=["methods.short.data.window_samples=32"])
+    changes = Overrides(setting=["methods.short.data.window_samples=32"])
     changed = parse_study(overridden(WINDOWS, "mine", changes))
     assert changed.optimizers[1].data.options() == {"window_samples": 32, "stride_samples": 32}
     assert parse_study(study_toml(changed)) == changed

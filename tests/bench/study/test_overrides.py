@@ -19,10 +19,10 @@ def test_nothing_changed_leaves_the_text_as_it_is():
 def test_a_preset_runs_on_another_data_set_and_backbone_under_another_name():
     study = changed(
         "ablation",
-        datasets=["synthetic"],
-        backbones=["hslt"],
+        dataset=["synthetic"],
+        backbone=["hslt"],
         epochs=12,
-        settings=["protocol.repetitions=2"],
+        setting=["protocol.repetitions=2"],
     )
     before = parse_study(preset_text("ablation"))
     assert study.name == "ablation-synthetic-hslt"
@@ -40,18 +40,18 @@ def test_a_preset_runs_on_another_data_set_and_backbone_under_another_name():
 
 def test_an_entry_the_study_has_stays_as_it_is_and_a_new_one_takes_a_presets_settings():
     paper = {entry.name: entry for entry in parse_study(preset_text("paper")).datasets}
-    study = changed("ablation", datasets=["isruc", "bci2a"])
+    study = changed("ablation", dataset=["isruc", "bci2a"])
     assert study.datasets[0] == paper["isruc"]
     assert study.datasets[1] == parse_study(preset_text("ablation")).datasets[1]
     demo = parse_study(preset_text("demo-synthetic")).datasets[0]
-    assert changed("ablation", datasets=["synthetic"]).datasets[0] == demo
+    assert changed("ablation", dataset=["synthetic"]).datasets[0] == demo
 
 
 def test_one_data_set_under_two_names_with_options_of_its_own():
     study = changed(
         "sensitivity",
-        datasets=["imagery=synthetic", "sleep=synthetic"],
-        settings=[
+        dataset=["imagery=synthetic", "sleep=synthetic"],
+        setting=[
             "datasets.sleep.options.kind=sleep",
             "datasets.sleep.options.n_subjects=8",
             "datasets.imagery.options.shift=0.5",
@@ -67,19 +67,19 @@ def test_one_data_set_under_two_names_with_options_of_its_own():
 def test_a_backbone_under_another_name_keeps_the_rate_of_what_it_is():
     study = changed(
         "paper",
-        datasets=["bci2a"],
-        backbones=["wide=eegnet"],
-        settings=["backbones.wide.settings.temporal_filters=16"],
+        dataset=["bci2a"],
+        backbone=["wide=eegnet"],
+        setting=["backbones.wide.settings.temporal_filters=16"],
     )
     assert study.datasets[0].lr["wide"] == 3e-3
     assert study.backbones[0].settings == {"temporal_filters": 16}
 
 
 def test_optimizers_may_be_the_studys_own_the_packages_or_copies_under_another_seed():
-    study = changed("convergence", optimizers=["adamw", "afor", "afor_seed_2", "torch.optim:SGD"])
+    study = changed("convergence", optimizer=["adamw", "afor", "afor_seed_2", "torch.optim:SGD"])
     assert [o.use for o in study.optimizers] == ["adamw", "afor", "afor", "torch.optim:SGD"]
     assert [o.seed for o in study.optimizers] == [None, None, 2, None]
-    varied = changed("sensitivity", optimizers=["afor", "afor_w_0.5", "afor_w_0.5_seed_1"])
+    varied = changed("sensitivity", optimizer=["afor", "afor_w_0.5", "afor_w_0.5_seed_1"])
     assert varied.optimizers[1].settings == {"direction_weight": 0.5}
     assert varied.optimizers[2].settings == {"direction_weight": 0.5}
     assert (varied.optimizers[2].use, varied.optimizers[2].seed) == ("afor", 1)
@@ -93,8 +93,7 @@ def test_without_early_stopping_more_epochs_bring_none_back():
 
 def test_draws_that_are_asked_for_are_all_run():
     assert (
-        changed("convergence", settings=["protocol.repetitions=3"]).protocol.only_repetitions
-        is None
+        changed("convergence", setting=["protocol.repetitions=3"]).protocol.only_repetitions is None
     )
     assert changed("convergence", epochs=3).protocol.only_repetitions == [0]
 
@@ -102,7 +101,7 @@ def test_draws_that_are_asked_for_are_all_run():
 def test_anything_a_study_may_say_can_be_set():
     study = changed(
         "paper",
-        settings=[
+        setting=[
             "seed=3",
             "name=mine",
             "protocol.only_folds=[0, 2]",
@@ -117,12 +116,12 @@ def test_anything_a_study_may_say_can_be_set():
     assert study.training.normalization == "window"
     deap, _, isruc = study.datasets
     assert (deap.complete, deap.options["threshold"], isruc.folds) == (False, 4.5, 4)
-    by_name = changed("sensitivity", settings=["optimizers.afor_beta2_min_0.9.lr=0.01"])
+    by_name = changed("sensitivity", setting=["optimizers.afor_beta2_min_0.9.lr=0.01"])
     assert [o.lr for o in by_name.optimizers if o.name == "afor_beta2_min_0.9"] == [0.01]
 
 
 def test_what_is_said_of_the_training_holds_for_every_data_set():
-    study = changed("paper", settings=["training.lr=0.02", "training.batch_size=16"])
+    study = changed("paper", setting=["training.lr=0.02", "training.batch_size=16"])
     assert (study.training.lr, study.training.batch_size) == (0.02, 16)
     assert all(not d.lr and d.batch_size is None for d in study.datasets)
 
@@ -130,7 +129,7 @@ def test_what_is_said_of_the_training_holds_for_every_data_set():
 def test_the_changed_study_describes_itself():
     text = overridden(
         *study_text("demo-synthetic"),
-        Overrides(epochs=2, settings=["datasets.synthetic.options.shift=0.25"]),
+        Overrides(epochs=2, setting=["datasets.synthetic.options.shift=0.25"]),
     )
     assert tomllib.loads(text)["datasets"][0]["options"]["shift"] == 0.25
     assert overridden(text, "again", Overrides()) == text
@@ -138,7 +137,7 @@ def test_the_changed_study_describes_itself():
 
 
 def test_a_name_stays_within_its_length_and_its_letters():
-    study = changed("controls", datasets=["moabb:BNCI2014_001"], backbones=["my.module:Net" * 6])
+    study = changed("controls", dataset=["moabb:BNCI2014_001"], backbone=["my.module:Net" * 6])
     assert study.name.startswith("controls-moabb-BNCI2014_001-my.module-Net")
     assert len(study.name) == 80
 
@@ -146,21 +145,21 @@ def test_a_name_stays_within_its_length_and_its_letters():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"datasets": ["syntetic"]}, "Did you mean 'synthetic'?"),
-        ({"datasets": ["mine=syntetic"]}, "Did you mean 'synthetic'?"),
-        ({"backbones": ["eegnt"]}, "no backbone 'eegnt'. Did you mean 'eegnet'?"),
-        ({"optimizers": ["afr"]}, "Did you mean 'afor'?"),
-        ({"optimizers": ["adamm_seed_1"]}, "no optimizer 'adamm'"),
-        ({"datasets": ["deap", "deap"]}, 'datasets has "deap" twice'),
-        ({"settings": ["datasets.deap.options.ratng=arousal"]}, "Did you mean 'rating'"),
-        ({"settings": ["datasets.deap.options.rating=joy"]}, "deap: option rating = 'joy'"),
-        ({"settings": ["shift"]}, "expected KEY=VALUE"),
-        ({"settings": ["training.max_epoch=3"]}, 'Did you mean "max_epochs"?'),
-        ({"settings": ["datasets.dep.folds=3"]}, "datasets has no 'dep'. Did you mean 'deap'?"),
-        ({"settings": ["protocol.only_folds=[0"]}, "protocol.only_folds = '[0' is not valid"),
-        ({"settings": ["name.first=x"]}, "'name' is no table"),
+        ({"dataset": ["syntetic"]}, "Did you mean 'synthetic'?"),
+        ({"dataset": ["mine=syntetic"]}, "Did you mean 'synthetic'?"),
+        ({"backbone": ["eegnt"]}, "no backbone 'eegnt'. Did you mean 'eegnet'?"),
+        ({"optimizer": ["afr"]}, "Did you mean 'afor'?"),
+        ({"optimizer": ["adamm_seed_1"]}, "no optimizer 'adamm'"),
+        ({"dataset": ["deap", "deap"]}, 'datasets has "deap" twice'),
+        ({"setting": ["datasets.deap.options.ratng=arousal"]}, "Did you mean 'rating'"),
+        ({"setting": ["datasets.deap.options.rating=joy"]}, "deap: option rating = 'joy'"),
+        ({"setting": ["shift"]}, "expected KEY=VALUE"),
+        ({"setting": ["training.max_epoch=3"]}, 'Did you mean "max_epochs"?'),
+        ({"setting": ["datasets.dep.folds=3"]}, "datasets has no 'dep'. Did you mean 'deap'?"),
+        ({"setting": ["protocol.only_folds=[0"]}, "protocol.only_folds = '[0' is not valid"),
+        ({"setting": ["name.first=x"]}, "'name' is no table"),
         ({"epochs": 0}, "training.max_epochs = 0 is not valid"),
-        ({"settings": ["protocol.repetitions=-1"]}, "protocol.repetitions = -1 is not valid"),
+        ({"setting": ["protocol.repetitions=-1"]}, "protocol.repetitions = -1 is not valid"),
     ],
 )
 def test_what_cannot_be_is_told_with_the_nearest_that_can(changes, message):
@@ -179,7 +178,7 @@ def test_a_mistake_in_the_file_itself_is_told_with_its_line():
 @pytest.mark.parametrize("preset", preset_names())
 def test_the_comments_of_a_study_survive_its_overrides(preset):
     text = preset_text(preset)
-    made = overridden(text, preset, Overrides(epochs=3, settings=["seed=5"]))
+    made = overridden(text, preset, Overrides(epochs=3, setting=["seed=5"]))
     comments = re.findall(r"#.*", text)
     assert comments
     assert [comment for comment in re.findall(r"#.*", made)[1:] if comment in comments] == comments
@@ -203,9 +202,9 @@ name = "synthetic"  # no files needed
 name = "deap"  # to be requested
 """
     changes = Overrides(
-        datasets=["synthetic"],
-        backbones=["acrnn"],
-        settings=["training.lr=0.02", "protocol.repetitions=2"],
+        dataset=["synthetic"],
+        backbone=["acrnn"],
+        setting=["training.lr=0.02", "protocol.repetitions=2"],
     )
     made = overridden(text, "x", changes)
     for comment in ("# About all of it.", "# two", "# Table II", "# no files needed"):

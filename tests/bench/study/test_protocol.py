@@ -140,7 +140,7 @@ def test_a_file_carries_the_protocol_of_its_runs(stores, suffix):
         pytest.importorskip("pyarrow")
     file = stores / f"runs.{suffix}"
     with open_store(stores / "d.db") as store:
-        write_export(export_rows(store), file, suffix)
+        write_export(export_rows(store), file)
         stored = store.results()
     (run, *_), _ = load_results([file])
     assert run.protocol == stored[0].protocol

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 TableFormat = Literal["terminal", "markdown", "latex", "csv"]
 
@@ -123,46 +123,3 @@ class RunOptions:
     backbone: str = ""
     fold: int = 0
     root: list[str] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChangeOptions:
-    """Changes of a study, shared by `study`, `plan` and `run`.
-
-    Args:
-        dataset: Use this data set instead of the study's: NAME, or NAME=DATASET; repeatable.
-        backbone: Use this backbone instead of the study's; repeatable.
-        optimizer: Use this optimizer instead of the study's; afor_seed_1 is AFOR with seed 1;
-            repeatable.
-        epochs: Maximum number of epochs.
-        setting: Set any other key of the study: KEY=VALUE, such as training.lr=1e-3,
-            protocol.repetitions=5 or datasets.synthetic.options.shift=2.0; repeatable.
-    """
-
-    PANEL: ClassVar[str] = "Change the study (its name then says so: ablation-synthetic-eegnet)"
-    dataset: list[str] | None = None
-    backbone: list[str] | None = None
-    optimizer: list[str] | None = None
-    epochs: int | None = None
-    setting: list[str] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class StudyOptions(ChangeOptions):
-    """What `plan` and `run` know of the study and of this machine.
-
-    Args:
-        store: Store file of the results. [default: results/NAME.db]
-        lr_from: Take the learning rates from a finished search: a study's name, its TOML file or a
-            store file.
-        available: Leave out the data sets that are absent; the study keeps its name.
-        device: Train on this kind of device instead of the study's: auto, cpu, cuda (all GPUs),
-            cuda:1 (one of them) or mps. [default: the study's]
-    """
-
-    store: Path | None = None
-    root: list[str] | None = None
-    lr_from: str = ""
-    trust: bool = False
-    available: bool = False
-    device: str = ""

@@ -19,7 +19,7 @@ ADVICE = (
 )
 
 _folders: list[Path] = []  # folders of the study files that were read in this process
-_used: list[str] = []  # those that were appended to sys.path
+used_folders: list[str] = []  # those that were appended to sys.path, also for other machines
 
 
 def look_beside(study_file: Path) -> None:
@@ -85,16 +85,6 @@ def returns_instance(function: object, expected: type, names: Iterable[str]) -> 
     return isinstance(annotation, type) and issubclass(annotation, expected)
 
 
-def search_folders() -> list[str]:
-    """Return the folders of `sys.path` as absolute paths, for workers on this machine."""
-    return [str(entry) or str(Path.cwd()) for entry in sys.path]
-
-
-def used_folders() -> list[str]:
-    """Return the folders of study files on `sys.path`, for workers on other machines."""
-    return list(_used)
-
-
 def add_folders(folders: Iterable[str]) -> None:
     """Append the folders that exist to `sys.path`, where they shadow nothing."""
     for folder in folders:
@@ -107,8 +97,8 @@ def _use_folder_with(module: str) -> bool:
     """Append the latest study folder with this module to `sys.path`; return False if none has."""
     for folder in reversed(_folders):
         if (folder / f"{module}.py").is_file() or (folder / module).is_dir():
-            if str(folder) not in _used:
-                _used.append(str(folder))
+            if str(folder) not in used_folders:
+                used_folders.append(str(folder))
             add_folders([str(folder)])
             return True
     return False

@@ -8,6 +8,7 @@ study. Every write is one transaction, synced to the disk before it counts. A ru
 checked against its digest before it is returned.
 """
 
+import json
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,13 +33,19 @@ from afor.bench.store.tables import (
     connect,
     create,
     damaged,
+    digest,
     explain,
     read_rows,
     run_row,
     study_digest,
-    write_linear,
 )
-from afor.bench.study.planned_runs import ExpectedRuns, StudyPlan, count_expected
+from afor.bench.study.planned_runs import (
+    RUN_FIELDS,
+    ExpectedRuns,
+    PlannedRun,
+    StudyPlan,
+    count_expected,
+)
 from afor.bench.study.protocol import (
     DATA_KIND,
     SCORED,
@@ -114,23 +121,12 @@ class Store:
     def set_plan(self, plan: StudyPlan, toml: str) -> None:
         """Write the plan of a study; an older plan of the same name is replaced."""
         study, is_search = plan.study.name, int(plan.study.search is not None)
-        rows = [
-            PlanRow(
-                study=study,
-                position=position,
-                dataset=run.dataset,
-                backbone=run.backbone,
-                method=run.method,
-                fold=run.fold,
-                repetition=run.repetition,
-                key=run.key,
-                entry=run.entry,
-                rate=float(run.rate),
-                is_search=is_search,
-                protocol=protocol_text(run.protocol),
-            )
-            for position, run in enumerate(plan.runs)
-        ]
+        shared = [name for name in PLAN_FIELDS if name in PlannedRun.__dataclass_fields__]
+        rows = []
+        for position, run in enumerate(plan.runs):
+            values = {name: getattr(run, name) for name in shared}
+            values |= {"rate": float(run.rate), "protocol": protocol_text(run.protocol)}
+            rows.append(PlanRow(study=study, position=position, is_search=is_search, **values))
         self.replace_study(study, toml, rows)
 
     def replace_study(self, study: str, toml: str, rows: Sequence[PlanRow]) -> None:
@@ -222,7 +218,11 @@ class Store:
     def add_linear_fits(self, fits: LinearFits) -> None:
         """Write fits of the linear model; one of the same data and split is replaced."""
         with self._writing():
-            write_linear(self._connection, fits)
+            for row in ((fit, json.dumps(metrics)) for fit, metrics in fits.items()):
+                self._execute(
+                    "INSERT OR REPLACE INTO linear (fit, metrics, sha256) VALUES (?, ?, ?)",
+                    (*row, digest(*row)),
+                )
 
     def expected(self, study: str | None = None) -> list[ExpectedRuns]:
         """Count the planned folds and repetitions of each condition."""
@@ -233,18 +233,11 @@ class Store:
         stored = self.runs(study)
         return [run for run in stored if not run.is_search] or stored
 
-    def forget_failed(self, study: str | None = None) -> int:
-        """Delete failed runs, so that the next `afor run` repeats them; return their number."""
-        of_study = set() if study is None else {stored.key for stored in self.runs(study)}
-        keys = [key for key, status in self.statuses().items() if status == "failed"]
-        return self.forget([key for key in keys if study is None or key in of_study])
-
-    def forget(self, keys: Sequence[str]) -> int:
-        """Delete runs, so that the next `afor run` repeats them; return their number."""
+    def forget(self, keys: Sequence[str]) -> None:
+        """Delete runs, so that the next `afor run` repeats them."""
         with self._writing():
             for key in keys:
                 self._execute("DELETE FROM runs WHERE key = ?", (key,))
-        return len(keys)
 
     def merge(self, other: "Store") -> tuple[int, int, int]:
         """Copy runs, plans and linear fits of another store into this one.
@@ -441,13 +434,9 @@ def run_result(stored: StoredRun, run: FinishedRun, fits: LinearFits) -> RunResu
         metrics = {name: getattr(test, name) for name in metrics}
     truth = [sum(row) for row in test.confusion]
     majority = record.train_class_counts.index(max(record.train_class_counts))
+    same = ("study", *RUN_FIELDS, "key", "role", "elapsed_s")
     return RunResult(
-        study=stored.study,
-        dataset=stored.dataset,
-        backbone=stored.backbone,
-        method=stored.method,
-        fold=stored.fold,
-        repetition=stored.repetition,
+        **{name: getattr(stored, name) for name in same},
         test_subjects=tuple(run.spec["split"]["test"]),
         metrics=metrics,
         majority_accuracy=truth[majority] / sum(truth),
@@ -455,9 +444,6 @@ def run_result(stored: StoredRun, run: FinishedRun, fits: LinearFits) -> RunResu
         test_windows=test.n,
         train_counts=record.train_class_counts,
         test_counts=tuple(truth),
-        key=stored.key,
-        role=stored.role,
-        elapsed_s=stored.elapsed_s,
         protocol=protocol,
         linear=fits.get(fit_key(protocol), {}),
     )

@@ -1,7 +1,7 @@
 """Write and read results as CSV, JSON or Parquet: the one format outside a store.
 
 A file holds one flat row per run. `afor export` fills every column and writes a row with a status
-for each planned run; other files need the columns `REQUIRED` and the metrics. JSON is
+for each planned run; other files need the columns `RUN_FIELDS` and the metrics. JSON is
 `{"runs": [row, ...]}`, with a list `expected` where rows have no status.
 """
 
@@ -14,7 +14,7 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, get_args
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
@@ -25,7 +25,7 @@ from afor.bench.common.text import escape_cell, unescape_cell, without_nan
 from afor.bench.store.database import Store, StoredRun, open_store, run_result
 from afor.bench.store.results import RunResult
 from afor.bench.store.tables import LinearFits
-from afor.bench.study.planned_runs import ExpectedRuns, count_expected
+from afor.bench.study.planned_runs import RUN_FIELDS, ExpectedRuns, count_expected
 from afor.bench.study.protocol import (
     DATA_KIND,
     UNKNOWN,
@@ -42,12 +42,8 @@ from afor.bench.training.record import (
     PROBABILITY_METRICS,
     PROTOCOL_METRICS,
     FinishedRun,
-    RunRecord,
 )
 
-Format = Literal["csv", "json", "parquet"]
-FORMATS: tuple[Format, ...] = ("csv", "json", "parquet")
-REQUIRED = ("dataset", "backbone", "method", "fold", "repetition")
 LINEAR = tuple(f"linear_{name}" for name in METRICS)  # of the linear model on the same split
 _Index = Annotated[int, Field(ge=0, lt=10**9)]
 _Flag = Annotated[int, Field(ge=0, le=1)]
@@ -276,12 +272,12 @@ def result_rows(results: Iterable[RunResult]) -> list[Row]:
 
 def _result_row(run: RunResult) -> Row:
     """Return the columns of a finished run that it has, without those of role and protocol."""
-    known = ("study", *REQUIRED, "majority_accuracy", "classes", "test_windows", "elapsed_s")
+    known = ("study", *RUN_FIELDS, "majority_accuracy", "classes", "test_windows", "elapsed_s")
     row = {name: getattr(run, name) for name in known if getattr(run, name) is not None}
     row["test_subjects"] = join_subjects(run.test_subjects)
     if run.test_counts:
-        row["train_counts"] = join_counts(run.train_counts)
-        row["test_counts"] = join_counts(run.test_counts)
+        row["train_counts"] = ";".join(map(str, run.train_counts))
+        row["test_counts"] = ";".join(map(str, run.test_counts))
     linear = {f"linear_{name}": value for name, value in run.linear.items()}
     return {**row, **run.metrics, **linear}
 
@@ -303,22 +299,21 @@ def _protocol_columns(protocol: RunProtocol) -> Row:
     return {DATA_KIND: setting(protocol, DATA_KIND), "protocol": protocol_text(protocol)}
 
 
-def write_export(rows: Sequence[Row], target: Path, file_format: Format) -> None:
-    """Write rows from `export_rows` or `read_rows`; raise ConfigError if that is not possible."""
-    if file_format == "parquet":
+def write_export(rows: Sequence[Row], target: Path, expected: Sequence[ExpectedRuns] = ()) -> None:
+    """Write rows as .csv, .json or .parquet; raise ConfigError if that is not possible."""
+    check_suffix(target)
+    if target.suffix.lower() == ".parquet":
         write_output(target, _to_parquet(rows))
     else:
-        write_output(target, to_csv(rows) if file_format == "csv" else to_json(rows))
+        is_csv = target.suffix.lower() == ".csv"
+        write_output(target, to_csv(rows) if is_csv else to_json(rows, expected))
 
 
 def write_results(
     path: Path, results: Sequence[RunResult], expected: Sequence[ExpectedRuns]
 ) -> None:
-    """Write a .csv or .json file that `load_results` reads."""
-    if path.suffix.lower() not in (".csv", ".json"):
-        raise ConfigError(f"{path}: results are written as .csv or .json.")
-    rows = result_rows(results)
-    write_output(path, to_csv(rows) if path.suffix.lower() == ".csv" else to_json(rows, expected))
+    """Write a file that `load_results` reads; .json alone holds how many runs are expected."""
+    write_export(result_rows(results), path, expected)
 
 
 def results_csv(results: Sequence[RunResult]) -> str:
@@ -347,12 +342,10 @@ def to_json(rows: Sequence[Row], expected: Sequence[ExpectedRuns] = ()) -> str:
     return json.dumps(without_nan(content), indent=1, allow_nan=False) + "\n"
 
 
-def format_of(target: Path) -> Format:
-    """Return the format by the suffix of a file name; raise ConfigError for other suffixes."""
-    for file_format in FORMATS:
-        if target.suffix == f".{file_format}":
-            return file_format
-    raise ConfigError(f"{target}: the name must end in .csv, .json or .parquet.")
+def check_suffix(target: Path) -> None:
+    """Raise ConfigError unless a file of results can have this name."""
+    if target.suffix.lower() not in _FILES:
+        raise ConfigError(f"{target}: the name must end in .csv, .json or .parquet.")
 
 
 def join_subjects(subjects: Iterable[str]) -> str:
@@ -372,15 +365,6 @@ def split_subjects(text: str) -> tuple[str, ...]:
     """
     names = re.findall(r"(?:\\.|[^\\;])+", text, re.DOTALL)
     return tuple(re.sub(r"\\(.)", r"\1", name, flags=re.DOTALL) for name in names)
-
-
-def join_counts(counts: Iterable[int]) -> str:
-    """Join the numbers of windows of each class with semicolons.
-
-    >>> join_counts((30, 28))
-    '30;28'
-    """
-    return ";".join(map(str, counts))
 
 
 def is_store(path: Path) -> bool:
@@ -419,25 +403,6 @@ def stated_margins(
                     f"--margin {metric}={margin:g}."
                 )
     return margins
-
-
-def load_records(
-    paths: Iterable[Path], studies: Sequence[str] = ()
-) -> list[tuple[RunResult, RunRecord]]:
-    """Return the runs of stores with their complete records: history and traces."""
-    records = []
-    for path in paths:
-        if not is_store(path):
-            raise ConfigError(
-                f"{path} holds results only. Curves are in the store of a study; give that."
-            )
-        runs, _ = load_results([path], studies)
-        with open_store(path) as store:
-            for run in runs:
-                finished = store.run(run.key)
-                if finished is not None and finished.record is not None:
-                    records.append((run, finished.record))
-    return records
 
 
 def _read_store(path: Path, studies: Sequence[str]) -> tuple[list[RunResult], list[ExpectedRuns]]:
@@ -496,9 +461,9 @@ def _checked(content: object, location: str) -> Row:
     if not isinstance(content, dict):
         raise StoreError(f"{location}: expected an object with the fields of a run.")
     given = {str(name): None if value == "" else value for name, value in content.items()}
-    if missing := [name for name in REQUIRED if given.get(name) is None]:
+    if missing := [name for name in RUN_FIELDS if given.get(name) is None]:
         raise StoreError(
-            f"{location}: {', '.join(missing)} missing. A run needs {', '.join(REQUIRED)} and "
+            f"{location}: {', '.join(missing)} missing. A run needs {', '.join(RUN_FIELDS)} and "
             "its metrics, such as accuracy and weighted_f1."
         )
     try:
@@ -515,7 +480,7 @@ def _read_result(row: Row, file: str) -> RunResult:
     train_counts, test_counts = _counts(row)
     accuracy = row.get("majority_accuracy")
     return RunResult(
-        **{name: row[name] for name in REQUIRED},
+        **{name: row[name] for name in RUN_FIELDS},
         study=row.get("study") or "",
         test_subjects=split_subjects(subjects) if isinstance(subjects, str) else subjects,
         # A missing metric of a finished run was not finite; a column of words is not a metric.
@@ -584,8 +549,8 @@ def _to_parquet(rows: Sequence[Row]) -> bytes:
     """Return the rows as Parquet; raise ConfigError without pyarrow."""
     arrow, parquet = _import_arrow()
     types = {int: arrow.int64(), float: arrow.float64(), str: arrow.string()}
-    names = list(rows[0]) if rows else []
-    schema = arrow.schema([(name, types[COLUMNS[name]]) for name in names])
+    names = dict.fromkeys(name for row in rows for name in row)
+    schema = arrow.schema([(name, types[COLUMNS.get(name, float)]) for name in names])
     file = io.BytesIO()
     parquet.write_table(arrow.Table.from_pylist(list(rows), schema=schema), file)
     return file.getvalue()

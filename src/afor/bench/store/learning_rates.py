@@ -19,31 +19,6 @@ SMALL_GRID, SMALL_FOLDS = [1e-3, 3e-3, 1e-2], 2
 Condition = tuple[str, str, str]  # data set, backbone, optimizer entry
 
 
-def best_rates(store: Store, study: str | None = None) -> dict[Condition, float]:
-    """Return the best learning rate by (data set, backbone, optimizer entry).
-
-    The best rate has the highest validation accuracy, of the last epoch if its weights are tested,
-    in a stream the highest accuracy on the next subject; of equal ones it is the smallest (the
-    paper does not say). A diverged run is never the best. Raises ConfigError if the search is not
-    complete, because a missing rate could be the best.
-    """
-    groups = _searched(store, study)
-    return {condition: _best(store, condition, group) for condition, group in groups.items()}
-
-
-def _searched(store: Store, study: str | None) -> dict[Condition, list[StoredRun]]:
-    """Return the runs of a search by condition."""
-    groups: dict[Condition, list[StoredRun]] = {}
-    for stored in store.runs(study):
-        if stored.is_search:
-            groups.setdefault((stored.dataset, stored.backbone, stored.entry), []).append(stored)
-    if not groups:
-        raise ConfigError(
-            f"{store.path} holds no search for learning rates. Make one with `afor run lr-search`."
-        )
-    return groups
-
-
 class SearchedRates:
     """The learning rates of a search, by (data set, backbone, optimizer entry).
 
@@ -62,7 +37,7 @@ class SearchedRates:
         tried: Mapping[Condition, Iterable[float]] | None = None,
         guessing: Container[Condition] = (),
     ) -> None:
-        self._rates = rates
+        self.rates = rates
         self._tried = tried or {}
         self._guessing = guessing
         self._searched = sorted({entry for _, _, entry in rates})
@@ -70,11 +45,28 @@ class SearchedRates:
 
     @classmethod
     def of(cls, store: Store, study: str | None = None) -> "SearchedRates":
-        """Read the rates of a finished search from its store."""
-        groups = _searched(store, study)
-        tried = {key: {run.rate for run in runs} for key, runs in groups.items()}
-        guessing = [key for key, runs in groups.items() if _only_guessed(store, runs)]
-        return cls(best_rates(store, study), tried, guessing)
+        """Read the rates of a finished search from its store.
+
+        The best rate has the highest validation accuracy, of the last epoch if its weights are
+        tested, in a stream the highest accuracy on the next subject; of equal ones it is the
+        smallest (the paper does not say). A diverged run is never the best. Raises ConfigError if
+        the search is not complete, because a missing rate could be the best.
+        """
+        groups: dict[Condition, list[StoredRun]] = {}
+        for stored in store.runs(study):
+            if stored.is_search:
+                condition = (stored.dataset, stored.backbone, stored.entry)
+                groups.setdefault(condition, []).append(stored)
+        if not groups:
+            raise ConfigError(
+                f"{store.path} holds no search for learning rates. Make one with `afor run "
+                f"lr-search`."
+            )
+        return cls(
+            {condition: _best(store, condition, runs) for condition, runs in groups.items()},
+            {condition: {run.rate for run in runs} for condition, runs in groups.items()},
+            [condition for condition, runs in groups.items() if _only_guessed(store, runs)],
+        )
 
     def describe(self) -> list[str]:
         """Return a line per condition; one that cannot be relied on says what to do.
@@ -85,12 +77,12 @@ class SearchedRates:
         """
         return [
             f"learning rate of {' × '.join(condition)}: {rate:g}{self._doubt(condition)}"
-            for condition, rate in self._rates.items()
+            for condition, rate in self.rates.items()
         ]
 
     def doubts(self) -> list[str]:
         """Return the lines of the conditions whose best rate cannot be relied on."""
-        lines = zip(self.describe(), self._rates, strict=True)
+        lines = zip(self.describe(), self.rates, strict=True)
         return [line for line, condition in lines if self._doubt(condition)]
 
     def _doubt(self, condition: Condition) -> str:
@@ -100,7 +92,7 @@ class SearchedRates:
                 ", chosen among rates of which none was better than guessing on the validation "
                 "subjects: it says nothing; raise the number of epochs"
             )
-        rate, tried = self._rates[condition], sorted(self._tried.get(condition, ()))
+        rate, tried = self.rates[condition], sorted(self._tried.get(condition, ()))
         if len(tried) < 2 or rate not in (tried[0], tried[-1]):
             return ""
         end, other = ("largest", "larger") if rate == tried[-1] else ("smallest", "smaller")
@@ -114,9 +106,9 @@ class SearchedRates:
     def __call__(self, dataset: str, backbone: str, optimizer: OptimizerEntry) -> float:
         """Return the rate of a run; raise ConfigError if the search has none for it."""
         for name in [optimizer.name, optimizer.use] if self.per_optimizer else self._searched:
-            if (dataset, backbone, name) in self._rates:
-                return self._rates[dataset, backbone, name]
-        covered = ", ".join(sorted({f"{d} × {b}" for d, b, _ in self._rates}))
+            if (dataset, backbone, name) in self.rates:
+                return self.rates[dataset, backbone, name]
+        covered = ", ".join(sorted({f"{d} × {b}" for d, b, _ in self.rates}))
         raise ConfigError(
             f"The search for learning rates has none for {dataset} × {backbone} with "
             f'"{optimizer.name}". It covers {covered} with {", ".join(self._searched)}. '

@@ -41,11 +41,6 @@ class Repaired:
     studies: tuple[str, ...]
     lost_studies: tuple[str, ...]
 
-    @property
-    def is_complete(self) -> bool:
-        """Tell whether nothing that the damaged store names is missing."""
-        return not (self.lost_runs or self.lost_studies)
-
 
 def repair(source: Path, target: Path) -> Repaired:
     """Write the intact part of a store to a new one; the damaged file is only read.

@@ -61,14 +61,6 @@ TABLES = {
 }
 
 
-def make_tables(connection: sqlite3.Connection) -> None:
-    """Create the tables of an empty store, inside a transaction of the caller."""
-    for statement in TABLES.values():
-        connection.execute(statement)
-    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-
-
 def connect(path: Path, *, write: bool) -> sqlite3.Connection:
     """Open an existing store; raise StoreError if the file is not one."""
     if not path.is_file():
@@ -106,7 +98,10 @@ def create(path: Path) -> None:
         try:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("BEGIN")
-            make_tables(connection)
+            for statement in TABLES.values():
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             connection.execute("COMMIT")
         finally:
             connection.close()
@@ -237,10 +232,11 @@ class Rows:
 
 def study_digest(name: str, toml: str, rows: Sequence[PlanRow]) -> str:
     """Return the SHA-256 of a study and its plan."""
-    return _digest(name, toml, *(row.values() for row in rows))
+    return digest(name, toml, *(row.values() for row in rows))
 
 
-def _digest(*values: object) -> str:
+def digest(*values: object) -> str:
+    """Return the SHA-256 of the columns of a row."""
     return hashlib.sha256(ascii(values).encode()).hexdigest()  # ascii: the same on every Python
 
 
@@ -300,20 +296,10 @@ def read_linear(connection: sqlite3.Connection) -> LinearFits:
     """Return the fits of the linear model; raise DamageError if one is not what was written."""
     fits: LinearFits = {}
     for fit, metrics, sha256 in connection.execute("SELECT fit, metrics, sha256 FROM linear"):
-        if _digest(fit, metrics) != sha256:
+        if digest(fit, metrics) != sha256:
             raise DamageError(f"the linear fit {short_name(fit)} is not what was written")
         fits[fit] = json.loads(metrics)
     return fits
-
-
-def write_linear(connection: sqlite3.Connection, fits: LinearFits) -> None:
-    """Add fits of the linear model, inside a transaction of the caller."""
-    for fit, metrics in fits.items():
-        row = (fit, json.dumps(metrics))
-        connection.execute(
-            "INSERT OR REPLACE INTO linear (fit, metrics, sha256) VALUES (?, ?, ?)",
-            (*row, _digest(*row)),
-        )
 
 
 def short_name(text: object) -> str:

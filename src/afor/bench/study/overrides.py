@@ -1,7 +1,7 @@
 """Change a study from the command line: data sets, backbones, length, any setting.
 
     text, where = study_text("ablation")
-    toml = overridden(text, where, Overrides(datasets=["synthetic"], epochs=12))
+    toml = overridden(text, where, Overrides(dataset=["synthetic"], epochs=12))
     study = parse_study(toml)                # called ablation-synthetic
 
 The changed study is TOML again. A store keeps it, so that the store describes itself.
@@ -12,7 +12,7 @@ import shlex
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.suggest import did_you_mean
@@ -38,26 +38,38 @@ NAME_LENGTH = 80  # maximum length of a study's name, as in schema.py
 Content = dict[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Overrides:
-    """Changes given on the command line; an entry is NAME, or NEW_NAME=NAME to rename it."""
+    """Changes of a study, which `study`, `plan` and `run` take as options.
 
-    datasets: Sequence[str] = ()
-    backbones: Sequence[str] = ()
-    optimizers: Sequence[str] = ()
+    Args:
+        dataset: Use this data set instead of the study's: NAME, or NAME=DATASET; repeatable.
+        backbone: Use this backbone instead of the study's; repeatable.
+        optimizer: Use this optimizer instead of the study's; afor_seed_1 is AFOR with seed 1;
+            repeatable.
+        epochs: Maximum number of epochs.
+        setting: Set any other key of the study: KEY=VALUE, such as training.lr=1e-3,
+            protocol.repetitions=5 or datasets.synthetic.options.shift=2.0; repeatable.
+    """
+
+    # The heading of the options in the help of a command.
+    PANEL: ClassVar[str] = "Change the study (its name then says so: ablation-synthetic-eegnet)"
+    dataset: list[str] | None = None
+    backbone: list[str] | None = None
+    optimizer: list[str] | None = None
     epochs: int | None = None
-    settings: Sequence[str] = ()  # KEY=VALUE for any other key of a study
+    setting: list[str] | None = None
 
     def words(self) -> list[str]:
         """Return the arguments of the command line; empty if nothing changes."""
         options = {
-            "--dataset": self.datasets,
-            "--backbone": self.backbones,
-            "--optimizer": self.optimizers,
-            "--epochs": () if self.epochs is None else (str(self.epochs),),
-            "--set": self.settings,
+            "--dataset": self.dataset,
+            "--backbone": self.backbone,
+            "--optimizer": self.optimizer,
+            "--epochs": None if self.epochs is None else [str(self.epochs)],
+            "--set": self.setting,
         }
-        return [word for option, values in options.items() for v in values for word in (option, v)]
+        return [word for name, given in options.items() for v in given or () for word in (name, v)]
 
 
 def overridden(text: str, where: str, changes: Overrides) -> str:
@@ -68,7 +80,7 @@ def overridden(text: str, where: str, changes: Overrides) -> str:
     Raises:
         ConfigError: A change is not valid; the message has the nearest valid name.
 
-    >>> made = overridden(preset_text("demo"), "demo", Overrides(epochs=3, backbones=["acrnn"]))
+    >>> made = overridden(preset_text("demo"), "demo", Overrides(epochs=3, backbone=["acrnn"]))
     >>> tomllib.loads(made)["name"], tomllib.loads(made)["training"]["max_epochs"]
     ('demo-acrnn', 3)
     """
@@ -85,7 +97,7 @@ def overridden(text: str, where: str, changes: Overrides) -> str:
     content["name"] = _new_name(original, changes)
     content["description"] = f"The study {original} with {shlex.join(words)}."
     epochs = [] if changes.epochs is None else [f"training.max_epochs={changes.epochs}"]
-    for pair in (*epochs, *changes.settings):
+    for pair in (*epochs, *(changes.setting or ())):
         key, value = key_value("--set", pair)
         _set(content, key, value)
     check_study(content, f"{where} with {shlex.join(words)}")
@@ -100,9 +112,9 @@ def _change_entries(content: Content, changes: Overrides) -> None:
     # A custom trainer interprets names itself.
     any_name = content.get("trainer", DEFAULT_TRAINER) != DEFAULT_TRAINER
     for key, words, make_entry in (
-        ("backbones", changes.backbones, _backbone),
-        ("optimizers", changes.optimizers, _optimizer),
-        ("datasets", changes.datasets, _dataset),
+        ("backbones", changes.backbone, _backbone),
+        ("optimizers", changes.optimizer, _optimizer),
+        ("datasets", changes.dataset, _dataset),
     ):
         if words:
             content[key] = [make_entry(word, content[key], any_name) for word in words]
@@ -226,6 +238,7 @@ def key_value(option: str, text: str) -> tuple[str, Any]:
 
 def _new_name(name: str, changes: Overrides) -> str:
     """Return a new name for the study, so that it gets a store of its own."""
-    words = [word.partition("=")[0] for word in (*changes.datasets, *changes.backbones)]
+    chosen = [*(changes.dataset or ()), *(changes.backbone or ())]
+    words = [word.partition("=")[0] for word in chosen]
     new_name = "-".join([name, *words] if words else [name, "changed"])
     return re.sub(r"[^A-Za-z0-9_.-]", "-", new_name)[:NAME_LENGTH]

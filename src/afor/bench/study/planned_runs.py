@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from afor.bench.data.splits import Manifest
 from afor.bench.study.roles import Role
@@ -17,25 +17,9 @@ if TYPE_CHECKING:
     Source = WindowSource | ExpectedWindows
 
 Spec = dict[str, Any]
+RUN_FIELDS = ("dataset", "backbone", "method", "fold", "repetition")  # what a run is, in words
 # The learning rate found by a search for (data set, backbone, optimizer entry).
 FindRate = Callable[[str, str, OptimizerEntry], float]
-
-
-class _GridRun(Protocol):
-    """Anything that is one run of one condition: planned, stored or finished."""
-
-    @property
-    def dataset(self) -> str: ...
-    @property
-    def backbone(self) -> str: ...
-    @property
-    def method(self) -> str: ...
-    @property
-    def fold(self) -> int: ...
-    @property
-    def repetition(self) -> int: ...
-    @property
-    def role(self) -> Role | None: ...
 
 
 @dataclass(frozen=True)
@@ -104,9 +88,12 @@ def canonical(value: Any) -> str:
     )
 
 
-def count_expected(runs: Iterable[_GridRun]) -> list[ExpectedRuns]:
-    """Count folds and repetitions per condition, in the order in which conditions first appear."""
-    by_condition: dict[tuple[str, str, str], list[_GridRun]] = {}
+def count_expected(runs: Iterable[Any]) -> list[ExpectedRuns]:
+    """Count folds and repetitions per condition, in the order in which conditions first appear.
+
+    The runs are planned, stored or finished.
+    """
+    by_condition: dict[tuple[str, str, str], list[Any]] = {}
     for run in runs:
         by_condition.setdefault((run.dataset, run.backbone, run.method), []).append(run)
     return [

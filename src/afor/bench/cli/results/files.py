@@ -13,8 +13,8 @@ from afor.bench.common.text import counted
 from afor.bench.execution.runner import take_leftovers
 from afor.bench.store.database import check_mergeable, open_or_create, open_store
 from afor.bench.store.files import (
+    check_suffix,
     export_rows,
-    format_of,
     is_store,
     read_rows,
     to_csv,
@@ -76,7 +76,7 @@ def repair(damaged: str, *, output: Path) -> None:
         typer.echo(f"lost: run {key}")
     for name in result.lost_studies:
         typer.echo(f"lost: study {name}; run its file into {output}")
-    if result.is_complete:
+    if not (result.lost_runs or result.lost_studies):
         print_next(f"afor status {output}")
         return
     names = [*result.lost_studies, *result.studies, "STUDY"]
@@ -98,8 +98,8 @@ def export(results: str, *, output: Path | None = None, as_json: bool = False) -
     Example:
         afor export demo --output runs.csv
     """
-    file_format = format_of(output) if output else "csv"
     if output is not None:
+        check_suffix(output)
         check_output(output)
     path = find_results(results)
     if is_store(path):
@@ -110,9 +110,11 @@ def export(results: str, *, output: Path | None = None, as_json: bool = False) -
     if output is None:
         typer.echo(to_json(rows) if as_json else to_csv(rows), nl=False)
         return
-    write_export(rows, output, file_format)
+    write_export(rows, output)
     if as_json:
-        print_json({"file": str(output), "format": file_format, "runs": len(rows)}, indent=None)
+        print_json(
+            {"file": str(output), "format": output.suffix[1:], "runs": len(rows)}, indent=None
+        )
         return
     typer.echo(f"{output}: {counted(len(rows), 'run')}")
     print_next(f"afor store verify {results}" if is_store(path) else f"afor judge {output}")

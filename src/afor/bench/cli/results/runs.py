@@ -40,9 +40,10 @@ def failures(results: str, *, retry: bool = False, as_json: bool = False) -> Non
     path = find_store(results)
     if retry:
         with locked(path), open_store(path, write=True) as opened:
-            count = opened.forget_failed()
+            failed = [key for key, word in opened.statuses().items() if word == "failed"]
+            opened.forget(failed)
             studies = list(opened.studies())
-        typer.echo(f"{counted(count, 'failed run')} of {path} will be trained again.")
+        typer.echo(f"{counted(len(failed), 'failed run')} of {path} will be trained again.")
         print_next(run_command(results, path, studies[0] if studies else "STUDY"))
         return
     with open_store(path) as opened:

@@ -11,9 +11,13 @@ from typing import Any
 
 import typer
 
-from afor.bench.cli.options import StudyOptions
 from afor.bench.cli.printing import render
-from afor.bench.cli.studies.selection import cores, rates_for, select_study, step_timer
+from afor.bench.cli.studies.selection import (
+    StudyOptions,
+    cores,
+    select_study,
+    step_timer,
+)
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.devices import gpus_for
 from afor.bench.common.errors import AforError, ConfigError
@@ -32,7 +36,12 @@ from afor.bench.report.verdicts import answers
 from afor.bench.stats.diagnosis import diagnose
 from afor.bench.stats.results import Results
 from afor.bench.store.database import open_store
-from afor.bench.store.learning_rates import SearchedRates, search_study, small_search
+from afor.bench.store.learning_rates import (
+    SearchedRates,
+    search_study,
+    searched_rates,
+    small_search,
+)
 from afor.bench.store.locations import parse_part, store_path
 from afor.bench.study.planned_runs import FindRate
 from afor.bench.study.schema import Study
@@ -104,7 +113,7 @@ def run(
             find_rate: FindRate | None = (rates := _rates(path, search.name))
             typer.echo("\n".join(rates.describe()), err=True)
         else:
-            find_rate = rates_for(study, options.lr_from)
+            find_rate = searched_rates(options.lr_from or study.lr_from)
         summary = train(study, toml, path, engine, workers, part=part, find_rate=find_rate)
     notes = find_rate.doubts() if isinstance(find_rate, SearchedRates) else []
     show_outcome(study, path, summary, part, notes, report=not no_report, as_json=as_json)

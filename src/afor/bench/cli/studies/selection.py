@@ -5,18 +5,15 @@ from pathlib import Path
 
 import typer
 
-from afor.bench.cli.options import ChangeOptions, StudyOptions
 from afor.bench.common.devices import cores as cores
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.text import counted
 from afor.bench.execution.forecast import StepTimer
 from afor.bench.execution.sources import available_part
 from afor.bench.store.database import open_store
-from afor.bench.store.learning_rates import searched_rates
 from afor.bench.store.locations import store_path
 from afor.bench.study.named_code import refuse_stored_code
 from afor.bench.study.overrides import Overrides, overridden
-from afor.bench.study.planned_runs import FindRate
 from afor.bench.study.schema import (
     Study,
     parse_study,
@@ -28,15 +25,25 @@ from afor.bench.study.schema import (
 from afor.bench.study.toml_io import updated_toml
 
 
-def overrides(options: ChangeOptions) -> Overrides:
-    """Return the changes of a study that the options of a command describe."""
-    return Overrides(
-        datasets=options.dataset or (),
-        backbones=options.backbone or (),
-        optimizers=options.optimizer or (),
-        epochs=options.epochs,
-        settings=options.setting or (),
-    )
+@dataclass(frozen=True, kw_only=True)
+class StudyOptions(Overrides):
+    """What `plan` and `run` know of the study and of this machine.
+
+    Args:
+        store: Store file of the results. [default: results/NAME.db]
+        lr_from: Take the learning rates from a finished search: a study's name, its TOML file or a
+            store file.
+        available: Leave out the data sets that are absent; the study keeps its name.
+        device: Train on this kind of device instead of the study's: auto, cpu, cuda (all GPUs),
+            cuda:1 (one of them) or mps. [default: the study's]
+    """
+
+    store: Path | None = None
+    root: list[str] | None = None
+    lr_from: str = ""
+    trust: bool = False
+    available: bool = False
+    device: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,20 +58,19 @@ class SelectedStudy:
 
 def select_study(name: str, options: StudyOptions) -> SelectedStudy:
     """Return the study that `plan` or `run` works on; raise ConfigError if an option is wrong."""
-    changes = overrides(options)
-    toml, where = changed_text(name, changes, options.store, trust=options.trust)
+    toml, where = changed_text(name, options, options.store, trust=options.trust)
     toml = _on_this_machine(toml, where, options)
     study = with_roots(parse_study(toml, where), options.root)
     if options.available:
         study = available_part(study)
-    words = changes.words()
+    words = options.words()
     return SelectedStudy(study, toml, words + _other_words(options), bool(words))
 
 
 def _other_words(options: StudyOptions) -> list[str]:
     """Return the options that change no study, as they stand on the command line."""
     words: list[str] = []
-    for field in fields(options)[len(fields(ChangeOptions)) :]:
+    for field in fields(options)[len(fields(Overrides)) :]:
         value, name = getattr(options, field.name), f"--{field.name.replace('_', '-')}"
         if value is True:
             words.append(name)
@@ -164,8 +170,3 @@ def step_timer() -> StepTimer:
         said.append(what)
 
     return StepTimer(None, say)
-
-
-def rates_for(study: Study, lr_from: str) -> FindRate | None:
-    """Return the learning rates of the search that `--lr-from` or the study names, or None."""
-    return searched_rates(lr_from or study.lr_from)

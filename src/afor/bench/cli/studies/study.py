@@ -9,13 +9,11 @@ from typing import Any
 
 import typer
 
-from afor.bench.cli.options import ChangeOptions, StudyOptions
 from afor.bench.cli.results.planning import pilot_sentences
 from afor.bench.cli.studies.selection import (
+    StudyOptions,
     changed_text,
     cores,
-    overrides,
-    rates_for,
     select_study,
     step_timer,
 )
@@ -34,10 +32,11 @@ from afor.bench.execution.sources import absent_datasets, expected_sources
 from afor.bench.execution.status import remaining_s
 from afor.bench.models.input_shape import InputShape
 from afor.bench.store.database import open_store
-from afor.bench.store.learning_rates import SearchedRates, small_search
+from afor.bench.store.learning_rates import SearchedRates, searched_rates, small_search
 from afor.bench.store.locations import store_path
+from afor.bench.study.overrides import Overrides
 from afor.bench.study.plan import make_plan
-from afor.bench.study.planned_runs import StudyPlan
+from afor.bench.study.planned_runs import RUN_FIELDS, StudyPlan
 from afor.bench.study.protocol import pairing_notes, redundant_notes
 from afor.bench.study.schema import (
     BackboneEntry,
@@ -50,11 +49,9 @@ from afor.bench.study.schema import (
 from afor.bench.study.toml_io import updated_toml
 from afor.bench.training.run_spec import DEFAULT_TRAINER
 
-RUN_FIELDS = ("dataset", "backbone", "method", "fold", "repetition")
-
 
 def study(
-    name: str | None = None, *, options: ChangeOptions, new_name: str = "", as_json: bool = False
+    name: str | None = None, *, changes: Overrides, new_name: str = "", as_json: bool = False
 ) -> None:
     """List the presets, or print a study as TOML to edit.
 
@@ -69,7 +66,6 @@ def study(
     Example:
         afor study demo > my-study.toml
     """
-    changes = overrides(options)
     if name is not None:
         text, where = changed_text(name, changes, trust=True)  # only printed
         is_preset = name in preset_names() and not changes.words()
@@ -126,7 +122,7 @@ def plan(
     path = store_path(planned.name, options.store)
     absent = absent_datasets(planned)
     sources = expected_sources(planned)
-    find_rate = rates_for(planned, options.lr_from)
+    find_rate = searched_rates(options.lr_from or planned.lr_from)
     timer = step_timer()
     search = small_search(planned) if planned.lr_search and find_rate is None else None
     if search is not None and path.exists():

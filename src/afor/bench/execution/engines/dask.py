@@ -175,7 +175,7 @@ class _Session:
             self._packed[first.dataset],
             str(self.spool.resolve()),
             self.token,
-            used_folders(),
+            used_folders,
             key=f"afor-{first.key}-{uuid.uuid4().hex[:8]}",
             pure=False,
             retries=0,

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from afor.bench.common.devices import VISIBLE_GPUS
 from afor.bench.common.errors import ConfigError, EngineError, StoreError
-from afor.bench.common.module_search import search_folders
-from afor.bench.execution.engines.worker import BOOTSTRAP, receive, send
+from afor.bench.execution.engines.worker import BOOTSTRAP, send
 from afor.bench.execution.jobs import (
     MAX_DEATHS,
     Bundle,
@@ -169,7 +168,8 @@ class LocalEngine:
                 idle = sum(not worker.jobs for worker in crew)
                 pause_s = starts.pause_s()  # read once: the wait below must use the same value
                 while len(crew) < self.workers and idle < len(waiting) and not pause_s:
-                    gpu = _least_used(self.gpus, [worker.gpu for worker in crew])
+                    in_use = [worker.gpu for worker in crew]
+                    gpu = min(self.gpus, key=in_use.count, default=None)  # with the fewest workers
                     crew.append(_Worker(next(numbers), spool, self.threads, inbox, gpu))
                     idle += 1
                 for worker in crew:
@@ -271,15 +271,6 @@ class LocalEngine:
         return max(min([*waits, pause_s] if pause_s else waits), 0.0)
 
 
-def _least_used(gpus: Sequence[str], in_use: Sequence[str | None]) -> str | None:
-    """Return the GPU with the fewest workers, the first of equals; None without GPUs.
-
-    >>> _least_used(["0", "1"], ["0"]), _least_used(["0", "1"], ["0", "1"]), _least_used([], [])
-    ('1', '0', None)
-    """
-    return min(gpus, key=in_use.count, default=None)
-
-
 def _count_early_end(worker: "_Worker", starts: WorkerStarts) -> None:
     """Count a worker that ended before its first run; raise EngineError after too many."""
     if worker.has_worked:
@@ -327,7 +318,8 @@ class _Worker:
         environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
         if gpu is not None:
             environment |= {VISIBLE_GPUS: gpu, **DETERMINISTIC_CUBLAS}
-        arguments = [str(os.getpid()), str(spool), *search_folders()]
+        folders = [str(entry) or str(Path.cwd()) for entry in sys.path]
+        arguments = [str(os.getpid()), str(spool), *folders]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 # -P: a file in the current folder must not shadow a package.
@@ -414,7 +406,7 @@ class _Worker:
         stream = cast("BinaryIO", self._process.stdout)
         try:
             while True:
-                inbox.put((self, receive(stream)))
+                inbox.put((self, pickle.load(stream)))
         except (EOFError, OSError, pickle.UnpicklingError, ValueError):
             inbox.put((self, None))
 

@@ -1,7 +1,7 @@
 """Run a worker process: receive jobs from the driver, train them, write results to the spool.
 
 The driver starts it by `BOOTSTRAP` with the arguments PARENT, SPOOL and the
-folders of its own `sys.path`. It exchanges pickled frames over standard input and output, serves
+folders of its own `sys.path`. It exchanges pickled messages over standard input and output, serves
 many runs because importing torch takes seconds, and exits when its driver does.
 """
 
@@ -11,13 +11,11 @@ import os
 import pickle
 import queue
 import signal
-import struct
 import sys
 import threading
 from pathlib import Path
 from typing import Any, BinaryIO
 
-LENGTH = struct.Struct("!Q")
 PR_SET_PDEATHSIG = 1  # of Linux' prctl
 # The code of the process (`python -c`): it appends the missing folders of the driver.
 BOOTSTRAP = (
@@ -27,22 +25,9 @@ BOOTSTRAP = (
 
 
 def send(stream: BinaryIO, message: Any) -> None:
-    """Write one frame."""
-    content = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
-    stream.write(LENGTH.pack(len(content)) + content)
+    """Write one message, which `pickle.load` reads."""
+    pickle.dump(message, stream, protocol=pickle.HIGHEST_PROTOCOL)
     stream.flush()
-
-
-def receive(stream: BinaryIO) -> Any:
-    """Read one frame; raise EOFError if the other process has exited."""
-    head = stream.read(LENGTH.size)
-    if len(head) < LENGTH.size:
-        raise EOFError
-    (length,) = LENGTH.unpack(head)
-    content = stream.read(length)
-    if len(content) < length:
-        raise EOFError
-    return pickle.loads(content)
 
 
 def die_with(parent: int) -> None:
@@ -63,7 +48,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the driver
     faulthandler.enable()
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # printed text goes to the log, not into the frames
+    os.dup2(2, 1)  # printed text goes to the log, not between the messages
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(inbox,), daemon=True).start()
 
@@ -100,6 +85,6 @@ def _listen(inbox: "queue.SimpleQueue[Any]") -> None:
     stream = os.fdopen(os.dup(0), "rb")
     try:
         while True:
-            inbox.put(receive(stream))
+            inbox.put(pickle.load(stream))
     except (EOFError, OSError, pickle.UnpicklingError):
         os._exit(0)
