@@ -1,4 +1,4 @@
-"""Draw docs/images/report.png: the top of a store's report, in Chromium without a window.
+"""Draw docs/images/report.png: verdict and results of a store's report, in Chromium without a window.
 
     afor demo
     python docs/figures/report_page.py results/demo.db
@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 from afor.bench.cli.app import app
 
 TARGET = Path(__file__).parents[1] / "images" / "report.png"
-SIZE = (1100, 1400)
+WIDTH = 900
+END = "return document.querySelectorAll('h2')[1].getBoundingClientRect().top"  # of the results
 
 
 def main(store):
@@ -36,9 +37,11 @@ def main(store):
         driver = os.environ.get("AFOR_CHROMEDRIVER") or shutil.which("chromedriver")
         browser = webdriver.Chrome(options, webdriver.ChromeService(driver))
         try:
-            size = {"width": SIZE[0], "height": SIZE[1], "deviceScaleFactor": 1, "mobile": False}
+            size = {"width": WIDTH, "height": 1400, "deviceScaleFactor": 1, "mobile": False}
             browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
             browser.get(page.as_uri())
+            size["height"] = int(browser.execute_script(END)) - 20
+            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
             browser.save_screenshot(str(TARGET))
         finally:
             browser.quit()
