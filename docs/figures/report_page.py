@@ -1,4 +1,4 @@
-"""Draw docs/images/report.png: verdict and results of a store's report, in Chromium without a window.
+"""Draw docs/images/report.png: verdict and results of a report, in Chromium without a window.
 
     afor demo
     python docs/figures/report_page.py results/demo.db
