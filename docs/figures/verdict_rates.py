@@ -38,7 +38,7 @@ def _unequal_variances(rng: Generator, shape: tuple[int, int]) -> Array:
 
 # Noise around the true difference, with mean 0 and SD 1. The last is not symmetric, which the
 # sign-flip test assumes.
-SHAPES: Mapping[str, Callable[[Generator, tuple[int, int]], Array]] = {
+NOISES: Mapping[str, Callable[[Generator, tuple[int, int]], Array]] = {
     "normal": lambda rng, shape: rng.normal(size=shape),
     "heavy tails": lambda rng, shape: np.asarray(rng.standard_t(3, size=shape) / np.sqrt(3)),
     "unequal variances": _unequal_variances,
@@ -62,7 +62,7 @@ def simulate_differences(
     """Draw the fold differences of many studies, one study per row.
 
     Args:
-        shape: The noise between folds, one of `SHAPES`.
+        shape: The noise between folds, one of `NOISES`.
         studies: Number of studies.
         folds: Number of folds.
         effect: True mean difference.
@@ -75,7 +75,7 @@ def simulate_differences(
     (3, 9)
     """
     rng = np.random.default_rng(seed)
-    noise = sd * SHAPES[shape](rng, (studies, folds))
+    noise = sd * NOISES[shape](rng, (studies, folds))
     within = run_sd / np.sqrt(repetitions) * rng.normal(size=(studies, folds))
     return np.asarray(effect + noise + within)
 
@@ -109,8 +109,8 @@ def family_rates(
     `effects` are their true differences from the baseline, whose noise they share.
     """
     rng = np.random.default_rng(seed)
-    base = SHAPES[shape](rng, (studies, folds))
-    rows = [effect + SHAPES[shape](rng, (studies, folds)) - base for effect in effects]
+    base = NOISES[shape](rng, (studies, folds))
+    rows = [effect + NOISES[shape](rng, (studies, folds)) - base for effect in effects]
     different = np.array([two_sided_p_rows(row) for row in rows])
     equivalent = np.array([equivalence_p_rows(row, margin) for row in rows])
     wrong_difference = wrong_equivalence = 0
@@ -135,7 +135,7 @@ def print_single(studies):
     print("| noise | folds | false difference | false equivalence | power: difference | "
           "power: equivalence |")  # fmt: skip
     print("|---|---:|---:|---:|---:|---:|")
-    for shape in SHAPES:
+    for shape in NOISES:
         for folds in FOLDS:
             equal, higher, lower = (
                 simulate_differences(shape, studies=studies, folds=folds, effect=effect, seed=folds)

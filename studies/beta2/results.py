@@ -25,8 +25,8 @@ from afor.bench.analyses.headroom.compute import Candidate, Headroom, headroom_o
 from afor.bench.analyses.headroom.views import headroom_tables
 from afor.bench.report.figures.style import (
     BLACK,
-    CYCLE,
-    SHAPES,
+    COLOR_CYCLE,
+    MARKER_CYCLE,
     house_style,
     new_figure,
     plain,
@@ -475,10 +475,12 @@ def _beta2_panel(axis: Any, headroom: Headroom, ticks: Mapping[float, int]) -> N
     places = [ticks[method.beta2 or REFERENCE] for method in headroom.constants]
     gains = [scale * method.gain for method in headroom.constants]
     axis.axhline(0, color=BLACK, linewidth=0.7)
-    axis.plot(places, gains, color=CYCLE[0], marker=SHAPES[0], markersize=3, linewidth=0.7)
+    axis.plot(
+        places, gains, color=COLOR_CYCLE[0], marker=MARKER_CYCLE[0], markersize=3, linewidth=0.7
+    )
     for place, method in zip(places, headroom.constants, strict=True):
         ends = [scale * end for end in method.interval]
-        axis.plot([place] * 2, ends, color=CYCLE[0], linewidth=0.9)
+        axis.plot([place] * 2, ends, color=COLOR_CYCLE[0], linewidth=0.9)
 
 
 def gain_figure(folder: Path, position: int) -> Any:
@@ -521,7 +523,7 @@ def _gain_panel(
     axis.axvspan(-margin, margin, color="#E8E8E8", linewidth=0)
     axis.axvline(0, color=BLACK, linewidth=0.7)
     for number, rate in enumerate(grid):
-        color, shape = CYCLE[number], SHAPES[number]
+        color, shape = COLOR_CYCLE[number], MARKER_CYCLE[number]
         axis.plot([], [], shape, color=color, markersize=3, label=f"rate {rate:g}")
         if rate not in rate_grid(runs):
             continue
@@ -558,7 +560,7 @@ def awake_figure(traces: dict[str, dict[str, list[float]]], steps_per_epoch: int
         figure, axes = new_figure(80, rows=2, sharex=True)
         for number, (name, trace) in enumerate(traces.items()):
             steps = [steps_per_epoch * (epoch + 0.5) for epoch in range(len(trace["beta2"]))]
-            label, color = plain(method_label(name)), CYCLE[number % len(CYCLE)]
+            label, color = plain(method_label(name)), COLOR_CYCLE[number % len(COLOR_CYCLE)]
             beta2, spread = np.array(trace["beta2"]), np.array(trace["beta2_sd"])
             axes[0, 0].plot(steps, beta2, color=color, label=label)
             axes[0, 0].fill_between(

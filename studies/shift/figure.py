@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from afor.bench.report.figures.style import save_figure
-from afor.bench.stats.comparisons import compare_all
+from afor.bench.stats.comparisons import Comparison, compare
 from afor.bench.stats.design.power import smallest_effect
 from afor.bench.stats.groups import Conditions, collect_conditions
 from afor.bench.stats.inference.paired_tests import exact_interval, holm, two_sided_p
@@ -88,6 +88,17 @@ def all_slopes(conditions: Conditions) -> list[Slope]:
     ]
 
 
+def gains(conditions: Conditions, methods: list[str]) -> dict[tuple[str, str], Comparison]:
+    """Return the comparisons in accuracy with AdamW by data set and method."""
+    return {
+        (c.dataset, c.method): c
+        for dataset in distances(conditions)
+        for c in compare(
+            conditions, dataset, "eegnet", "accuracy", methods=methods, baseline=BASELINE
+        )
+    }
+
+
 def draw(conditions: Conditions) -> Any:
     """Return the figure: the gains above, the accuracy they stand on below."""
     figure, (top, bottom) = plt.subplots(
@@ -97,15 +108,14 @@ def draw(conditions: Conditions) -> Any:
     shifts = np.array([shift_of(name) for name in names])
     top.axhline(0, color="0.3", lw=0.8)
     shown = [name for name in SHOWN if name in trained(conditions)]
-    for offset, optimizer in zip((0, 0.03, -0.03), shown, strict=False):
-        comparisons = compare_all(conditions, ["accuracy"], methods=[optimizer], baseline=BASELINE)
-        by_name = {comparison.dataset: comparison for comparison in comparisons}
-        gain = np.array([100 * by_name[name].gain for name in names])
-        low, high = 100 * np.array([by_name[name].interval for name in names]).T
-        colour, marker = SHOWN[optimizer]
+    compared = gains(conditions, shown)
+    for offset, method in zip((0, 0.03, -0.03), shown, strict=False):
+        gain = np.array([100 * compared[name, method].gain for name in names])
+        low, high = 100 * np.array([compared[name, method].interval for name in names]).T
+        colour, marker = SHOWN[method]
         top.errorbar(
             shifts + offset, gain, yerr=[gain - low, high - gain], color=colour,
-            marker=marker, ms=3.5, lw=1, capsize=1.5, label=method_label(optimizer),
+            marker=marker, ms=3.5, lw=1, capsize=1.5, label=method_label(method),
         )  # fmt: skip
     top.set_ylabel("accuracy gain over AdamW\n(points, exact 95 % interval)", fontsize=7)
     top.legend(fontsize=6, frameon=False, ncols=2)
@@ -140,12 +150,11 @@ def gain_table(conditions: Conditions) -> list[str]:
     names = [name for name in SHOWN if name in trained(conditions)]
     labels = " | ".join(method_label(name) for name in names)
     lines = [f"| shift | AdamW (%) | {labels} |", "|---:|---:|" + "---:|" * len(names)]
-    comparisons = compare_all(conditions, ["accuracy"], methods=names, baseline=BASELINE)
-    by_condition = {(c.dataset, c.method): c for c in comparisons}
+    compared = gains(conditions, names)
     for dataset in distances(conditions):
         cells = []
         for name in names:
-            comparison = by_condition[dataset, name]
+            comparison = compared[dataset, name]
             gain, low, high = (
                 points(100 * value) for value in (comparison.gain, *comparison.interval)
             )

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from afor.bench.notebook.results import open_results as open_results
     from afor.bench.optimizers.build import build_optimizer as build_optimizer
     from afor.bench.report.page import render_report as render_report
-    from afor.bench.stats.comparisons import compare_all as compare_all
     from afor.bench.stats.groups import collect_conditions as collect_conditions
     from afor.bench.stats.results import Results as Results
     from afor.bench.store.database import open_store as open_store
@@ -53,7 +52,6 @@ _MODULES = {
     "build_optimizer": "optimizers.build",
     "collect_conditions": "stats.groups",
     "compare": "notebook.compare",
-    "compare_all": "stats.comparisons",
     "judge": "notebook.judge",
     "load_results": "store.files",
     "load_study": "study.schema",

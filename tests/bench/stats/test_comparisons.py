@@ -11,7 +11,6 @@ from afor.bench.report.tables.formats import to_markdown
 from afor.bench.report.tables.main import main_table
 from afor.bench.stats.comparisons import (
     compare,
-    compare_all,
     control_methods,
     main_methods,
     mean_ranks,
@@ -112,7 +111,7 @@ def test_where_all_but_one_are_controls_they_are_compared():
 
 def test_nothing_to_compare_is_an_error_that_names_what_is_there(simulated):
     with pytest.raises(ConfigError, match=r"baseline 'lion'.*Methods here: adam, "):
-        compare_all(collect_conditions(*simulated), ["accuracy"], baseline="lion")
+        Results.of(*simulated, baseline="lion").needed_comparisons()
 
 
 def test_ranks_average_over_complete_blocks_and_share_ties(simulated):

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 from afor.bench.cli.app import app
 from afor.bench.report.page import render_report
 from afor.bench.report.registry import build_table
-from afor.bench.stats.comparisons import compare_all
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.inference.decisions import decide
 from afor.bench.stats.inference.paired_tests import holm
@@ -154,7 +153,7 @@ def test_holm_covers_all_methods_and_missing_runs_leave_no_verdict():
     corrected = holm([c.evidence.p_two_sided for c in pooled], 3)
     assert [c.evidence.p_different_holm for c in pooled] == corrected
     assert len(pooled) == pooled[0].family == 3
-    comparisons = compare_all(Results.of(runs[1:], expected).conditions, ["accuracy"])
+    comparisons = Results.of(runs[1:], expected, metrics=["accuracy"]).comparisons
     assert {c.method: c.complete for c in pool_tasks(comparisons)} == dict.fromkeys(
         ("adamw", "mars", "afor"), False
     )

@@ -19,8 +19,7 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import check_output, write_output
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.common.text import without_nan
-from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
-from afor.bench.report.figures.style import save_figure
+from afor.bench.report.figures.style import FIGURE_SUFFIXES, save_figure
 from afor.bench.report.tables import formats
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "json")
@@ -69,7 +68,7 @@ def by_suffix(output: Path | None) -> str:
     return SUFFIXES.get(output.suffix.lower(), "terminal") if output else "terminal"
 
 
-def check_outputs(targets: Iterable[Path], accepted: Sequence[str] = FIGURE_FORMATS) -> None:
+def check_outputs(targets: Iterable[Path], accepted: Sequence[str] = FIGURE_SUFFIXES) -> None:
     """Check the files that a command is to write, before the work; raise ConfigError."""
     for target in targets:
         if target.suffix.lower() not in accepted:
@@ -91,7 +90,7 @@ class OutputOptions:
 
     def check(self, *, figure: bool = True, table: bool = False) -> None:
         """Check the names of the files before the work; say which kinds there are."""
-        kinds = (".json", *(SUFFIXES if table else ()), *(FIGURE_FORMATS if figure else ()))
+        kinds = (".json", *(SUFFIXES if table else ()), *(FIGURE_SUFFIXES if figure else ()))
         check_outputs(self.output or (), tuple(dict.fromkeys(kinds)))
 
     def show(
@@ -105,7 +104,7 @@ class OutputOptions:
         drawn: Any = None
         for target in self.output or ():
             form = by_suffix(target)
-            if target.suffix.lower() in FIGURE_FORMATS and draw is not None:
+            if target.suffix.lower() in FIGURE_SUFFIXES and draw is not None:
                 drawn = drawn or draw()
                 save_figure(drawn, target)
             elif form == "json" or table is None:

@@ -11,7 +11,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from afor.bench.common.errors import ConfigError
 from afor.bench.stats.design.variance import (
     VarianceComponents,
     estimate_components,
@@ -251,55 +250,6 @@ def _pairs(condition: Condition, base: Condition, metric: str) -> tuple[PairedFo
     _, gains = paired_gains(condition, base, metric)
     rows = zip(folds, ours.tolist(), theirs.tolist(), gains.tolist(), strict=True)
     return tuple(PairedFold(fold, subjects[fold], a, b, gain) for fold, a, b, gain in rows)
-
-
-def compare_all(
-    conditions: Conditions,
-    metrics: Sequence[str],
-    *,
-    methods: Sequence[str] | None = None,
-    baseline: str = BASELINE,
-) -> list[Comparison]:
-    """Compare methods with the baseline for every data set, backbone and metric.
-
-    Args:
-        conditions: Groups of runs, from `collect_conditions`.
-        metrics: Names of metrics, such as ``"accuracy"``.
-        methods: Methods to compare; None compares all main ones.
-        baseline: The method they are compared with.
-
-    Returns:
-        One comparison for each data set, backbone, metric and method. The Holm correction runs
-        over the methods of each data set, backbone and metric.
-
-    Raises:
-        ConfigError: No method has a run in common with the baseline.
-
-    Example:
-        >>> from afor.bench.stats.groups import collect_conditions
-        >>> from afor.bench.stats.design.simulated import simulate_results
-        >>> results, expected = simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["deap"])
-        >>> comparison = compare_all(collect_conditions(results, expected), ["accuracy"])[0]
-        >>> comparison.method, comparison.gain > 0, comparison.decision.value
-        ('afor', True, 'better')
-    """
-    names = methods or main_methods(conditions)
-    comparisons = [
-        comparison
-        for dataset, backbone in tasks_of(conditions)
-        for metric in metrics
-        for comparison in compare(
-            conditions, dataset, backbone, metric, methods=names, baseline=baseline
-        )
-    ]
-    if not comparisons:
-        present = ", ".join(dict.fromkeys(o for _, _, o in conditions)) or "none"
-        raise ConfigError(
-            f"There is nothing to compare with the baseline {baseline!r}: no other method has a "
-            f"finished run in the same fold and repetition. Methods here: {present}. "
-            "Choose another with --baseline, or finish the study with `afor run`."
-        )
-    return comparisons
 
 
 def mean_ranks(conditions: Conditions, metric: str, methods: Sequence[str] | None = None) -> Ranks:

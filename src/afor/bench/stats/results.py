@@ -17,7 +17,6 @@ from afor.bench.stats.comparisons import (
     Comparison,
     Ranks,
     compare,
-    compare_all,
     control_methods,
     main_methods,
     mean_ranks,
@@ -302,10 +301,15 @@ class Results:
         Raises:
             ConfigError: There are none.
         """
-        found = [c for c in self.comparisons if metric in (None, c.metric)]
+        shown = self if metric in (None, *self.metrics) else self.showing([str(metric)])
+        found = [c for c in shown.comparisons if metric in (None, c.metric)]
         if not found:
-            wanted = self.metrics if metric is None else [metric]
-            compare_all(self.conditions, wanted, methods=self.methods, baseline=self.baseline)
+            present = ", ".join(dict.fromkeys(o for _, _, o in self.conditions)) or "none"
+            raise ConfigError(
+                f"There is nothing to compare with the baseline {self.baseline!r}: no other method "
+                f"has a finished run in the same fold and repetition. Methods here: {present}. "
+                "Choose another with --baseline, or finish the study with `afor run`."
+            )
         return found
 
     @cached_property

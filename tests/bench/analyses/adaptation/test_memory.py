@@ -6,8 +6,8 @@ from afor.bench.analyses.adaptation.memory import (
     Memory,
     active_share,
     active_step,
-    describe,
     extend,
+    memory_content,
     part_step,
     watch_memory,
     with_optimizer,
@@ -61,7 +61,7 @@ def test_the_numbers_of_a_known_trace_are_its_averages() -> None:
     }
     alone = np.array([0.0, 0.2, 0.3, 0.4])
     memory = Memory("here", steps, steps, np.array([1, 10, 100, 300]), distances, 0.9945, alone)
-    found = describe(memory)
+    found = memory_content(memory)
     assert found["printed"]["beta2_mean"] == pytest.approx((0.996 + 0.9945) / 2)
     assert found["printed"]["beta2_sd_of_range"] == pytest.approx(0.00075 / 0.009)
     assert found["printed"]["active_share"] == 0.5

@@ -7,8 +7,8 @@ from afor.bench.analyses.adaptation.shift import (
     ALL,
     CHAIN,
     blocked,
-    describe_shift,
     measure_shift,
+    shift_content,
     shuffled,
     train_schedule,
 )
@@ -68,7 +68,7 @@ def test_a_known_effect_is_found_with_its_size(chosen, monkeypatch) -> None:
     assert shown == pytest.approx(10.0, abs=0.5)
     assert "of its range [0.99, 0.999]; as the paper says." in found.links[3].sentence
     assert list(found.blocked["score"]) == [ALL, "a", "b"]
-    numbers = describe_shift(found)
+    numbers = shift_content(found)
     assert numbers["links"][3]["share_of_beta2_range"] == pytest.approx(-0.1, rel=0.05)
     assert numbers["events"] == len(found.links[0].blocked.by_event)
 

@@ -45,13 +45,11 @@ LEAST_SHOWN = 1e-3  # percent: smaller distances are rounding errors
 LEAST_SIGMA = 1e-3
 STYLES = {
     "printed": {"color": style.VERMILION, "linewidth": 1.5},
-    "calibrated": {"color": style.CYCLE[0], "linewidth": 1.2, "linestyle": DASHES[1]},
-    "inactive": {"color": style.CYCLE[2], "linewidth": 1.2, "linestyle": DASHES[4]},
+    "calibrated": {"color": style.COLOR_CYCLE[0], "linewidth": 1.2, "linestyle": DASHES[1]},
+    "inactive": {"color": style.COLOR_CYCLE[2], "linewidth": 1.2, "linestyle": DASHES[4]},
     "longest": {"color": "#444444", "linewidth": 1.0, "linestyle": DASHES[2]},
     "nudged": {"color": style.GREY, "linewidth": 0.9, "linestyle": DASHES[3]},
 }
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,9 @@ COMPARED = {
 }
 
 
-def watch_memory(run: ChosenRun, steps: int = 0, progress: Progress | None = None) -> Memory:
+def watch_memory(
+    run: ChosenRun, steps: int = 0, progress: Callable[[str], None] | None = None
+) -> Memory:
     """Train a run with AFOR and with the optimizers it is compared with.
 
     Args:
@@ -231,7 +231,7 @@ def part_step(memory: Memory, distances: FloatArray) -> int | None:
     return int(memory.marks[after]) if after < len(memory.marks) else None
 
 
-def describe(memory: Memory) -> dict[str, Any]:
+def memory_content(memory: Memory) -> dict[str, Any]:
     """Return the numbers behind the figure, ready for JSON."""
     numbers: dict[str, Any] = {"run": memory.label, "steps": len(memory.printed)}
     low, high = memory.printed.beta2_range
@@ -251,13 +251,13 @@ def describe(memory: Memory) -> dict[str, Any]:
         }
     numbers["apart_from"] = f"AdamW at {memory.middle:g}"
     numbers["apart"] = {
-        name: _describe_distance(memory, values) for name, values in memory.distances.items()
+        name: _distance_content(memory, values) for name, values in memory.distances.items()
     }
-    numbers["adaptation"] = _describe_distance(memory, memory.adaptation)
+    numbers["adaptation"] = _distance_content(memory, memory.adaptation)
     return numbers
 
 
-def _describe_distance(memory: Memory, values: FloatArray) -> dict[str, Any]:
+def _distance_content(memory: Memory, values: FloatArray) -> dict[str, Any]:
     return {
         "part_step": part_step(memory, values),
         "last": float(values[-1]),

@@ -391,7 +391,7 @@ def _link(quantity: Quantity, inside: Response, control: Response, steps: Steps)
     return Link(quantity, inside, control, mean, (low, high), answer, steps.beta2_range)
 
 
-def describe_shift(shift: Shift) -> dict[str, Any]:
+def shift_content(shift: Shift) -> dict[str, Any]:
     """Return the numbers behind the figure, ready for JSON."""
     span = shift.links[0].beta2_range[1] - shift.links[0].beta2_range[0]
     return {

@@ -136,7 +136,7 @@ def _panel(axis: Any, result: Headroom) -> None:
         _point(axis, position, method, scale, style.BLACK, "o")
     start = len(result.constants) + 0.5
     for number, rule in enumerate(result.rules):
-        color, shape = (style.color_at(number), style.shape_at(number + 1))
+        color, shape = (style.color_at(number), style.marker_at(number + 1))
         _point(axis, start + number, rule, scale, color, shape)
     if result.rules:
         axis.axvline(start - 0.75, color="#BBBBBB", linewidth=0.6)

@@ -16,7 +16,7 @@ from afor.bench.report.tables.paper import measured_table
 from afor.bench.stats.labels import method_label, share_text, task_label
 from afor.bench.stats.paper_numbers import published
 
-LEVELS = 14
+CONTOURS = 14
 SKEWED = 0.3  # if the median loss lies lower in the range, bands cover equal shares of the plane
 TICKS = 5  # along each direction
 SHOWN_MARKERS = 12  # per path; a marker for each of 200 epochs would hide the line
@@ -108,8 +108,8 @@ def contour_levels(losses: NDArray[np.float64]) -> NDArray[np.float64]:
     if high - low <= 1e-9 * max(abs(high), 1.0):
         return np.array([low - 0.5e-6, low + 0.5e-6])
     if np.median(losses) - low < SKEWED * (high - low):
-        return np.unique(np.quantile(losses, np.linspace(0, 1, LEVELS)))
-    levels = np.linspace(low, high, LEVELS)
+        return np.unique(np.quantile(losses, np.linspace(0, 1, CONTOURS)))
+    levels = np.linspace(low, high, CONTOURS)
     levels[0], levels[-1] = low, high  # rounding must not leave a hole at either end
     return levels
 

@@ -4,8 +4,13 @@ from typing import Any, Literal
 
 import typer
 
-from afor.bench.analyses.adaptation.memory import COMPARED, describe, memory_figure, watch_memory
-from afor.bench.analyses.adaptation.shift import describe_shift, measure_shift, shift_figure
+from afor.bench.analyses.adaptation.memory import (
+    COMPARED,
+    memory_content,
+    memory_figure,
+    watch_memory,
+)
+from afor.bench.analyses.adaptation.shift import measure_shift, shift_content, shift_figure
 from afor.bench.analyses.landscape import compute
 from afor.bench.analyses.landscape.record import content_of
 from afor.bench.analyses.landscape.trajectories import Trajectory, record_trajectory
@@ -99,7 +104,7 @@ def memory(
     outputs.check()
     run = select_run(resolve_study(name), options, optimizer)
     watched = watch_memory(run, steps, _say_training)
-    numbers = describe(watched)
+    numbers = memory_content(watched)
     outputs.show(_memory_text(numbers), numbers, lambda: memory_figure(watched))
     print_next(f"afor analyse shift {name}")
 
@@ -142,7 +147,7 @@ def shift(
         "Mean over the first 10 batches after a change, blocks minus shuffled control:",
         *(f"  {link.sentence}" for link in measured.links),
     ]
-    outputs.show("\n".join(lines), describe_shift(measured), lambda: shift_figure(measured))
+    outputs.show("\n".join(lines), shift_content(measured), lambda: shift_figure(measured))
     other = "paper" if measured.statistics == "calibrated" else "calibrated"
     print_next(f"afor analyse shift {name} --statistics {other}")
 

@@ -242,7 +242,7 @@ def _sensitivity_panel(
 ) -> None:
     """Draw the means of one setting on one task."""
     look, setting = metric_style(records[0]["metric"]), records[0]["setting"]
-    color, marker, default = style.color_at(number), style.shape_at(number), default_of(setting)
+    color, marker, default = style.color_at(number), style.marker_at(number), default_of(setting)
     values = [record["value"] for record in records]
     means = [look.scale * record["mean"] for record in records]
     # The values are not evenly spaced: they are drawn at equal distances, by rank.
@@ -301,7 +301,7 @@ def forgetting_figure(
         over.fill_between(epochs, beta2 - sd, beta2 + sd, color=color, alpha=shade, linewidth=0)
         scores = np.concatenate([np.array(run[group]["score"]) for run in runs if group in run])
         values = np.concatenate([np.array(run[group]["beta2"]) for run in runs if group in run])
-        marker = style.shape_at(i)
+        marker = style.marker_at(i)
         against.scatter(scores, values, s=5, color=color, marker=marker, linewidth=0, alpha=0.6)
     if train_loss is not None:
         side = over.twinx()

@@ -33,7 +33,7 @@ def power_figure(
         for j, count in enumerate(repetitions):
             axis.plot(
                 folds, 100 * grid[:, j], color=style.color_at(j), markersize=3,
-                marker=style.shape_at(j), label=f"{count} repetition{'s' * (count > 1)}",
+                marker=style.marker_at(j), label=f"{count} repetition{'s' * (count > 1)}",
             )  # fmt: skip
         axis.set_title(f"{style.plain(title)}\n{style.plain(goal)}", fontsize=6.5)
         axis.set_ylabel("power (%)")

@@ -13,7 +13,7 @@ from afor.bench.common.text import printable
 MM = 1 / 25.4  # inches
 COLUMN_MM, PAGE_MM = 88, 180  # one column and two columns of the journals of this field
 NOTE = {"fontsize": 6, "color": "#444444"}  # of the text below a figure
-FORMATS = (".pdf", ".svg", ".png")
+FIGURE_SUFFIXES = (".pdf", ".svg", ".png")
 DPI = 300
 
 # Okabe & Ito 2008: distinct for the common forms of colour blindness. Markers differ as well.
@@ -26,8 +26,8 @@ COLORS: Mapping[str, str] = {
 MARKERS: Mapping[str, str] = {
     "adam": "s", "adamw": "D", "radam": "^", "adamp": "v", "sophia": "P", "mars": "X", "afor": "o",
 }  # fmt: skip
-CYCLE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY)
-SHAPES = ("o", "s", "^", "D", "v", "P", "X", "*")
+COLOR_CYCLE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY)
+MARKER_CYCLE = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 STYLE: Mapping[str, object] = {
     "font.family": "sans-serif",
@@ -103,8 +103,8 @@ def legend_below(figure: Any, axis: Any, columns: int, **options: Any) -> Any:
 def save_figure(figure: Any, path: Path, *, dpi: int = DPI) -> None:
     """Write a figure; the suffix decides between PDF, SVG and PNG."""
     suffix = path.suffix.lower()
-    if suffix not in FORMATS:
-        raise ConfigError(f"{path}: a figure is written as {', '.join(FORMATS)}.")
+    if suffix not in FIGURE_SUFFIXES:
+        raise ConfigError(f"{path}: a figure is written as {', '.join(FIGURE_SUFFIXES)}.")
     stamp = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(suffix, {})
     content = io.BytesIO()
     with house_style():
@@ -114,12 +114,12 @@ def save_figure(figure: Any, path: Path, *, dpi: int = DPI) -> None:
 
 def color_at(position: int) -> str:
     """Return the colour of what stands at a position of a figure; colours repeat."""
-    return CYCLE[position % len(CYCLE)]
+    return COLOR_CYCLE[position % len(COLOR_CYCLE)]
 
 
-def shape_at(position: int) -> str:
+def marker_at(position: int) -> str:
     """Return the marker of what stands at a position of a figure; markers repeat."""
-    return SHAPES[position % len(SHAPES)]
+    return MARKER_CYCLE[position % len(MARKER_CYCLE)]
 
 
 def color_of(name: str, position: int = 0) -> str:
@@ -129,7 +129,7 @@ def color_of(name: str, position: int = 0) -> str:
 
 def marker_of(name: str, position: int = 0) -> str:
     """Return a method's marker, the same in every figure."""
-    return MARKERS.get(name, shape_at(position))
+    return MARKERS.get(name, marker_at(position))
 
 
 def plain(text: str) -> str:

@@ -60,16 +60,6 @@ class Goal:
         return power_of_equivalence(self.margin, fold_sd, folds, self.level, effect=self.effect)
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Limits of the mean of standard normal differences, one value per simulated study."""
-
-    lower: FloatArray  # lower limit of the interval that decides on a difference
-    upper: FloatArray  # its upper limit
-    inner_lower: FloatArray  # lower limit of the narrower interval that decides on equivalence
-    inner_upper: FloatArray  # its upper limit
-
-
 def noise_of(comparison: Comparison) -> VarianceComponents:
     """Return the noise of a comparison; raise ConfigError with fewer than two complete folds."""
     if comparison.noise is None:
@@ -116,30 +106,30 @@ def needed_folds(comparison: Comparison, effect: float | None = None) -> tuple[i
 
 
 @cache
-def standard_limits(folds: int, level: float) -> Limits:
+def standard_limits(folds: int, level: float) -> FloatArray:
     """Simulate the limits of the exact intervals of standard normal differences.
 
     A lower limit is above a value if and only if the sign-flip test rejects that value: at half the
     level for a difference, at the level for equivalence. Where there are too few folds to reject
     anything, the limits are infinite.
+
+    Returns:
+        Both limits of the interval that decides on a difference, and both of the narrower one that
+        decides on equivalence, each with one value per simulated study.
     """
     rng = np.random.default_rng(folds)
     # p of a centre is the share of all subsets, the empty one included, whose mean is not above
     # it. The test rejects while p is below its level, so a limit is one of the sorted means.
     subsets = (np.arange(1, 2**folds)[:, None] >> np.arange(folds) & 1).astype(np.float64)
     subsets /= subsets.sum(axis=1, keepdims=True)
+    limits = np.repeat([[-math.inf], [math.inf]] * 2, EXACT_REPLICATES, axis=1)
     ranks = [math.ceil(one_sided * 2**folds) - 2 for one_sided in (level / 2, level)]
-    defined = [rank for rank in ranks if rank >= 0]
-    ends = [end for rank in defined for end in (rank, len(subsets) - 1 - rank)]
-    chunks = []
-    for _ in range(8):  # a part at a time, for the memory
-        means = rng.standard_normal((EXACT_REPLICATES // 8, folds)) @ subsets.T
-        chunks.append(np.partition(means, ends, axis=1)[:, ends] if ends else means[:, :0])
-    limits = list(np.concatenate(chunks).T)
-    never = np.full(EXACT_REPLICATES, math.inf)
-    while len(limits) < 4:
-        limits = [-never, never, *limits]
-    return Limits(*limits)
+    ends = [end for rank in ranks if rank >= 0 for end in (rank, len(subsets) - 1 - rank)]
+    if ends:
+        for part in np.array_split(np.arange(EXACT_REPLICATES), 8):  # for the memory
+            means = rng.standard_normal((len(part), folds)) @ subsets.T
+            limits[-len(ends) :, part] = np.partition(means, ends, axis=1)[:, ends].T
+    return limits
 
 
 def power_of_difference(effect: float, fold_sd: float, folds: int, level: float = LEVEL) -> float:
@@ -150,7 +140,7 @@ def power_of_difference(effect: float, fold_sd: float, folds: int, level: float 
     """
     fold_sd = max(fold_sd, SMALLEST_SD)
     if folds <= MAX_EXACT_FOLDS:
-        return float(np.mean(standard_limits(folds, level).lower * fold_sd + abs(effect) > 0))
+        return float(np.mean(standard_limits(folds, level)[0] * fold_sd + abs(effect) > 0))
     from scipy.special import nctdtr
 
     shift = min(abs(effect) / fold_sd * math.sqrt(folds), 30.0)  # beyond any doubt
@@ -166,11 +156,9 @@ def power_of_equivalence(
     """
     fold_sd = max(fold_sd, SMALLEST_SD)
     if folds <= MAX_EXACT_FOLDS:
-        limits = standard_limits(folds, level)
-        above = limits.inner_lower * fold_sd + effect > -margin
-        below = limits.inner_upper * fold_sd + effect < margin
-        holds_zero = (limits.lower * fold_sd + effect <= 0) & (limits.upper * fold_sd + effect >= 0)
-        return float(np.mean(above & below & holds_zero))
+        low, high, inner_low, inner_high = standard_limits(folds, level) * fold_sd + effect
+        is_within = (inner_low > -margin) & (inner_high < margin)
+        return float(np.mean(is_within & (low <= 0) & (high >= 0)))
     from scipy.special import ndtr
 
     error = fold_sd / math.sqrt(folds)
@@ -200,9 +188,6 @@ def smallest_effect(
     >>> smallest_effect(1.0, 5), round(smallest_effect(1.0, 100), 2)
     (inf, 0.28)
     """
-    if folds <= MAX_EXACT_FOLDS:
-        needed = -standard_limits(folds, level).lower
-        return fold_sd * float(np.quantile(needed, power, method="higher"))
     return fold_sd * _smallest(lambda size: power_of_difference(size, 1.0, folds, level), power)
 
 
@@ -210,11 +195,6 @@ def smallest_margin(
     fold_sd: float, folds: int, level: float = LEVEL, *, power: float = POWER
 ) -> float:
     """Return the smallest margin within which two equal methods are found equivalent."""
-    if folds <= MAX_EXACT_FOLDS:
-        limits = standard_limits(folds, level)
-        needed = np.maximum(-limits.inner_lower, limits.inner_upper)
-        needed = np.where((limits.lower > 0) | (limits.upper < 0), math.inf, needed)
-        return fold_sd * float(np.quantile(needed, power, method="higher"))
     return fold_sd * _smallest(lambda size: power_of_equivalence(size, 1.0, folds, level), power)
 
 
@@ -224,7 +204,7 @@ def _smallest(reached: Callable[[float], float], power: float) -> float:
 
     if reached(100.0) < power:
         return math.inf
-    return float(brentq(lambda size: reached(size) - power, 0.0, 100.0, xtol=1e-6))
+    return float(brentq(lambda size: reached(size) - power, 0.0, 100.0, xtol=1e-9))
 
 
 def fewest_folds(level: float = LEVEL) -> int:

@@ -11,7 +11,7 @@ from afor.bench.study.protocol import DATA_KIND
 from afor.bench.study.roles import role_from_name
 
 # Subjects, classes, level and spread of accuracy between subjects, as in the paper's Table III.
-SHAPES: Mapping[str, tuple[int, int, float, float]] = {
+DATASETS: Mapping[str, tuple[int, int, float, float]] = {
     "deap": (32, 2, 0.60, 0.075),
     "bci2a": (9, 4, 0.37, 0.03),
     "isruc": (10, 5, 0.63, 0.035),
@@ -39,7 +39,7 @@ def simulate_results(
     rng = np.random.default_rng(seed)
     results, expected = [], []
     for dataset in datasets:
-        folds, classes, level, spread = SHAPES[dataset]
+        folds, classes, level, spread = DATASETS[dataset]
         for backbone in backbones:
             base = rng.normal(level, spread, folds)
             fold_effects: dict[str, np.ndarray] = {}
