@@ -46,30 +46,28 @@ class PairedFold:
         return self.subjects[0] if len(self.subjects) == 1 else f"fold {self.fold}"
 
 
+@dataclass(frozen=True, kw_only=True)
 class Judged:
     """A comparison of a method with the baseline, on one task or over several.
 
-    A gain is positive if the method is better, also where less of the metric is better.
+    Fractions, not percent. A gain is positive if the method is better, also where less of the
+    metric is better.
     """
 
     metric: str
     method: str
     baseline: str
     evidence: PairedDecision  # intervals, two-sided and equivalence tests, decision
+    gains: tuple[float, ...]  # of each fold, or of each task
     family: int  # comparisons that Holm corrects for
     done: int  # runs of both methods together
     expected: int
 
     @property
-    def gains(self) -> tuple[float, ...]:
-        """The gains that are won, tied or lost."""
-        raise NotImplementedError
-
-    @property
     def won_tied_lost(self) -> tuple[int, int, int]:
         """Number of folds, or of tasks, on which the method is better, equal and worse."""
-        gains = self.gains
-        return sum(g > 0 for g in gains), sum(g == 0 for g in gains), sum(g < 0 for g in gains)
+        signs = [(gain > 0) - (gain < 0) for gain in self.gains]
+        return signs.count(1), signs.count(0), signs.count(-1)
 
     @property
     def gain(self) -> float:
@@ -92,21 +90,14 @@ class Judged:
         return self.evidence.decision if self.complete else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Comparison(Judged):
-    """One method compared with the baseline over their common folds. Fractions, not percent."""
+    """One method compared with the baseline over their common folds."""
 
     dataset: str
     backbone: str
-    metric: str
-    method: str
-    baseline: str
-    evidence: PairedDecision  # intervals, two-sided and equivalence tests, decision
     pairs: tuple[PairedFold, ...]
     p_holm: float  # one-sided, as the paper's star
-    family: int  # comparisons that Holm corrects for
-    done: int  # runs of the two conditions together
-    expected: int
     learned: Learned | None  # whether the method is better than guessing; None if not known
     base_learned: Learned | None  # whether the baseline is
     # By (fold, repetition, seed), of the folds that have all of them; what `power` plans with.
@@ -116,11 +107,6 @@ class Comparison(Judged):
     def folds(self) -> int:
         """Number of common folds."""
         return self.evidence.folds
-
-    @property
-    def gains(self) -> tuple[float, ...]:
-        """The gain in each fold."""
-        return tuple(pair.gain for pair in self.pairs)
 
     @property
     def effect(self) -> float:
@@ -228,6 +214,7 @@ def compare(
             method=condition.method,
             baseline=baseline,
             evidence=made,
+            gains=tuple(pair.gain for pair in pairs),
             pairs=pairs,
             p_holm=p_holm,
             family=len(names),

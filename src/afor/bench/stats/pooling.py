@@ -96,6 +96,8 @@ def random_effects(means: Sequence[float], variances: Sequence[float]) -> Random
         >>> round(pooled.mean, 6), round(pooled.tau**2, 6), round(pooled.i_squared, 4)
         (3.0, 6.5, 0.9286)
     """
+    from scipy.optimize import brentq
+
     y, v = np.asarray(means, dtype=np.float64), np.asarray(variances, dtype=np.float64)
     v = np.maximum(v, SMALLEST_SHARE * v.mean())
     freedom = len(y) - 1
@@ -109,51 +111,33 @@ def random_effects(means: Sequence[float], variances: Sequence[float]) -> Random
         return mean, float(weights @ (y - mean) ** 2), float(weights.sum())
 
     homogeneity = fit(0.0)[1]  # Cochran's Q
-    low, high = 0.0, float(freedom * y.var(ddof=1))
-    if homogeneity <= freedom:
-        high = 0.0
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        low, high = (middle, high) if fit(middle)[1] > freedom else (low, middle)
-    mean, squares, weight = fit(high)
+    most, tau_squared = float(freedom * y.var(ddof=1)), 0.0
+    if homogeneity > freedom:  # it falls with tau², to 1 or less at most
+        tau_squared = brentq(lambda t: fit(t)[1] - freedom, 0.0, most, xtol=1e-12 * most)
+    mean, squares, weight = fit(tau_squared)
     return RandomEffects(
         mean=mean,
         se=math.sqrt(max(1.0, squares / freedom) / weight),
-        tau=math.sqrt(high),
+        tau=math.sqrt(tau_squared),
         i_squared=max(0.0, 1 - freedom / homogeneity) if homogeneity > 0 else 0.0,
         effects=len(y),
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PooledComparison(Judged):
-    """One method compared with the baseline over several tasks. Fractions, not percent.
+    """One method compared with the baseline over several tasks.
 
     The evidence counts data sets in place of folds; with one data set it is the exact one over its
     folds.
     """
 
-    metric: str
-    method: str
-    baseline: str
-    evidence: PairedDecision
     tasks: tuple[tuple[str, str], ...]  # data set, backbone
     datasets: int  # that are pooled
     prediction: tuple[float, float]  # 95 %, of a further data set; infinite with fewer than three
     tau: float  # SD between data sets; NaN with one
     i_squared: float  # NaN with one data set
-    task_gains: tuple[float, ...]
-    family: int  # comparisons that Holm corrects for
-    done: int  # runs of both methods on these tasks
-    expected: int
     blind: int  # tasks that are left out because neither side is better than guessing there
-
-    @property
-    def gains(self) -> tuple[float, ...]:
-        """The gain on each task."""
-        return self.task_gains
 
 
 def pool_tasks(comparisons: Iterable[Comparison]) -> list[PooledComparison]:
@@ -212,7 +196,7 @@ def _pool(comparisons: Sequence[Comparison]) -> PooledComparison | None:
         prediction=prediction,
         tau=tau,
         i_squared=i_squared,
-        task_gains=tuple(c.gain for c in members),
+        gains=tuple(c.gain for c in members),
         family=first.family,
         done=sum(min(c.done, c.expected) for c in members),
         expected=sum(c.expected for c in members),

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from afor.bench.stats.groups import Condition, Conditions, complete_folds, task_conditions
 
-SUBJECT, DRAW, SEED = "subject × method", "repetition × method", "seed × method"
+SUBJECT, REPETITION, SEED = "subject × method", "repetition × method", "seed × method"
 SIMULATIONS = 10_000
 
 FloatArray = NDArray[np.float64]
@@ -32,14 +32,7 @@ class Component:
 
     sources: tuple[str, ...]  # the sources of variance in it
     variance: float  # the estimate, in the metric's squared unit
-    low: float  # lower end of the 95 % interval of the variance
-    high: float  # upper end
-    samples: FloatArray  # simulated values of the variance, which the interval is taken from
-
-    @property
-    def name(self) -> str:
-        """The sources in words."""
-        return " + ".join(self.sources)
+    samples: FloatArray  # simulated values of the variance, which show how well it is known
 
     @property
     def is_averaged_by_repetitions(self) -> bool:
@@ -53,9 +46,6 @@ class VarianceComponents:
 
     folds: int
     repetitions: int
-    seeds: int
-    mean: float
-    fold_sd: float  # SD of the fold differences of this design, over all its repetitions and seeds
     components: tuple[Component, ...]
 
     def fold_variance(self, repetitions: int) -> float:
@@ -85,7 +75,7 @@ def estimate_components(differences: ArrayLike, *, seed: int = 0) -> VarianceCom
     >>> rng = np.random.default_rng(0)
     >>> made = rng.normal(0, 2, (40, 1, 1)) + rng.normal(0, 1, (40, 5, 1))
     >>> noise = estimate_components(made)
-    >>> [(c.name, round(c.variance, 1)) for c in noise.components]
+    >>> [(" + ".join(c.sources), round(c.variance, 1)) for c in noise.components]
     [('subject × method', 4.6), ('repetition × method + seed × method', 1.0)]
     """
     values = np.asarray(differences, dtype=np.float64)
@@ -100,7 +90,7 @@ def estimate_components(differences: ArrayLike, *, seed: int = 0) -> VarianceCom
     sizes: list[int] = []  # runs that one member of a level averages
     center = values.mean(keepdims=True)
     groups = 1
-    for axis, source in enumerate((SUBJECT, DRAW, SEED)):
+    for axis, source in enumerate((SUBJECT, REPETITION, SEED)):
         members = values.shape[axis]
         freedom = groups * (members - 1)
         groups *= members
@@ -123,12 +113,10 @@ def estimate_components(differences: ArrayLike, *, seed: int = 0) -> VarianceCom
     for i, size in enumerate(sizes):
         below = pooled[i + 1] if i + 1 < len(pooled) else 0.0
         samples = simulated[i] - (simulated[i + 1] if i + 1 < len(pooled) else 0.0)
-        components.append(_component(tuple(sources[i]), (pooled[i] - below) / size, samples / size))
-    fold_sd = float(values.mean(axis=(1, 2)).std(ddof=1))
-    folds, repetitions, seeds = values.shape
-    return VarianceComponents(
-        folds, repetitions, seeds, float(values.mean()), fold_sd, tuple(components)
-    )
+        variance = max((pooled[i] - below) / size, 0.0)
+        components.append(Component(tuple(sources[i]), variance, np.maximum(samples / size, 0.0)))
+    folds, repetitions, _ = values.shape
+    return VarianceComponents(folds, repetitions, tuple(components))
 
 
 def paired_differences(
@@ -175,12 +163,6 @@ def _by_seed(
             if is_replicate and other.has(metric):
                 by_seed[other.role.seed] = other
     return by_seed
-
-
-def _component(sources: tuple[str, ...], variance: float, samples: FloatArray) -> Component:
-    kept = np.maximum(samples, 0.0)
-    low, high = np.quantile(kept, (0.025, 0.975))
-    return Component(sources, max(variance, 0.0), float(low), float(high), kept)
 
 
 def _non_increasing(squares: list[float], degrees: list[int]) -> list[float]:
