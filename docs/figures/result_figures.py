@@ -40,7 +40,7 @@ def simulated_curves(rng):
     epochs = np.arange(60)
     floors = {"adam": 0.30, "radam": 0.28, "mars": 0.26, "afor": 0.20}
     return {
-        dataset: {
+        (dataset, ""): {
             name: [
                 scale * (floor + (1 - floor) * np.exp(-epochs / (9 + 2 * run)))
                 * np.exp(rng.normal(0, 0.02, len(epochs)))

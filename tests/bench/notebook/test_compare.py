@@ -96,9 +96,9 @@ def test_a_result_stays_what_it_was_when_the_next_one_takes_its_name(run, result
         [row["nll"] for row in rows] for rows in (before, first.to_rows(), other.to_rows())
     ]
     assert losses_of[0] == losses_of[1] != losses_of[2]
-    losses = first.results.training.losses["notebook", "eegnet", "afor"]
-    taken = other.results.training.losses["notebook", "eegnet", "afor"]
-    assert [run.tolist() for run in losses] != [run.tolist() for run in taken]
+    losses = first.results.training.curves["notebook", "eegnet", "afor"]
+    taken = other.results.training.curves["notebook", "eegnet", "afor"]
+    assert [run.train.tolist() for run in losses] != [run.train.tolist() for run in taken]
     assert len(losses) == 4
 
 

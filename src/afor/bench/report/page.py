@@ -217,7 +217,7 @@ def _section(
             caption = f"{task_label(*task)}: each row is one fold, the largest gain first."
             draw(f"folds{number}", caption, partial(_draw_folds, part))
     charts = () if static else _CHARTS.get(name, ())
-    if name == "training" and not results.training.losses:
+    if name == "training" and not results.training.curves:
         charts = ()
     if not (tables or figures or charts or name in _ALWAYS):
         return None

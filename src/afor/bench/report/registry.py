@@ -72,10 +72,8 @@ FIGURES: Mapping[str, Callable[[Results], Any]] = {
     "ablation": _ablation_figure,
     "sensitivity": _sensitivity_figure,
     "noise": noise_figure,
-    "convergence": lambda results: curves.convergence_figure(
-        curves.by_title(curves.loss_curves(results))
-    ),
-    "learning": lambda results: curves.convergence_figure(*curves.learning_curves(results)),
+    "convergence": lambda results: curves.convergence_figure(curves.loss_curves(results)),
+    "learning": curves.learning_figure,
     "forgetting": _forgetting_figure,
 }
 

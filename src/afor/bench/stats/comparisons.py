@@ -20,11 +20,10 @@ from afor.bench.stats.groups import (
     Condition,
     Conditions,
     paired_fold_values,
-    paired_gains,
 )
 from afor.bench.stats.guessing import Learned, learned
 from afor.bench.stats.inference.decisions import LEVEL, Decision, PairedDecision, decide_family
-from afor.bench.stats.inference.paired_tests import holm, smallest_p
+from afor.bench.stats.inference.paired_tests import TIE, holm, smallest_p
 from afor.bench.stats.labels import margin_of, metric_style
 
 BASELINE = "adam"  # Sec. V-A
@@ -231,10 +230,11 @@ def compare(
 
 
 def _pairs(condition: Condition, base: Condition, metric: str) -> tuple[PairedFold, ...]:
-    """Return the folds that two conditions share."""
+    """Return the folds that two conditions share; gains that are equal but for rounding are 0."""
     subjects = {fold: run.test_subjects for (fold, _), run in condition.runs.items()}
     folds, ours, theirs = paired_fold_values(condition, base, metric)
-    _, gains = paired_gains(condition, base, metric)
+    gains = metric_style(metric).sign * (ours - theirs)
+    gains[np.abs(gains) <= TIE * np.maximum(np.abs(ours), np.abs(theirs))] = 0.0
     rows = zip(folds, ours.tolist(), theirs.tolist(), gains.tolist(), strict=True)
     return tuple(PairedFold(fold, subjects[fold], a, b, gain) for fold, a, b, gain in rows)
 

@@ -13,13 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.stats.inference.paired_tests import TIE
 from afor.bench.stats.labels import (
     BACKBONE_LABELS,
     DATASET_LABELS,
     PAPER_METRICS,
     in_paper_order,
-    metric_style,
     order_methods,
 )
 from afor.bench.store.results import RunResult
@@ -295,19 +293,6 @@ def paired_fold_values(
     ours, theirs = condition.fold_values(metric, common), baseline.fold_values(metric, common)
     folds = sorted(ours)
     return folds, np.array([ours[f] for f in folds]), np.array([theirs[f] for f in folds])
-
-
-def paired_gains(
-    condition: Condition, baseline: Condition, metric: str
-) -> tuple[list[int], NDArray[np.float64]]:
-    """Return the common folds and the gains over the baseline; positive means better.
-
-    Means of repetitions that are equal but for rounding give exactly zero.
-    """
-    folds, ours, theirs = paired_fold_values(condition, baseline, metric)
-    gains = metric_style(metric).sign * (ours - theirs)
-    gains[np.abs(gains) <= TIE * np.maximum(np.abs(ours), np.abs(theirs))] = 0.0
-    return folds, gains
 
 
 def mean_of_repetitions(values: Mapping[FoldRepetition, float]) -> dict[int, float]:

@@ -70,11 +70,6 @@ class Training:
     diverged: Mapping[ConditionKey, int]
     traced: Mapping[ConditionKey, Sequence[tuple[RunResult, RunRecord]]]
 
-    @property
-    def losses(self) -> dict[ConditionKey, list[NDArray[np.float64]]]:
-        """The training loss per epoch of every run."""
-        return {key: [curve.train for curve in runs] for key, runs in self.curves.items()}
-
 
 @dataclass(frozen=True, eq=False)
 class Results:

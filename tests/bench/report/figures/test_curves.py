@@ -14,7 +14,9 @@ from afor.bench.stats.results import Results
 
 
 def test_a_curve_is_the_mean_of_the_runs_that_reached_the_epoch():
-    figure = convergence_figure({"deap": {"adam": [[1.0, 0.5, 0.25], [3.0, 1.5]], "afor": [[1.0]]}})
+    figure = convergence_figure(
+        {("deap", ""): {"adam": [[1.0, 0.5, 0.25], [3.0, 1.5]], "afor": [[1.0]]}}
+    )
     line = figure.axes[0].lines[0]
     assert line.get_ydata().tolist() == [2.0, 1.0, 0.25]
     assert line.get_xdata().tolist() == [1, 2, 3]
@@ -62,9 +64,12 @@ def test_the_default_is_marked_and_its_margin_is_a_band():
 
 
 def test_the_figure_says_how_many_runs_ended_early():
-    whole = {"deap": {"adam": [[1.0, 0.5], [1.0, 0.4]], "afor": [[1.0, 0.5]]}}
+    whole = {("deap", ""): {"adam": [[1.0, 0.5], [1.0, 0.4]], "afor": [[1.0, 0.5]]}}
     assert runs_ended_early(whole) == 0
-    cut = {"deap": {"adam": [[1.0, 0.5], [1.0]], "afor": [[1.0]]}, "isruc": {"adam": [[1.0]]}}
+    cut = {
+        ("deap", ""): {"adam": [[1.0, 0.5], [1.0]], "afor": [[1.0]]},
+        ("isruc", ""): {"adam": [[1.0]]},
+    }
     assert runs_ended_early(cut) == 2
     note = convergence_figure(cut).legends[0].get_title().get_text()
     assert "2 runs ended early" in note
@@ -75,7 +80,7 @@ def test_the_figure_says_how_many_runs_ended_early():
 
 def test_losses_stand_on_a_logarithmic_axis_when_they_span_a_lot():
     scales = [
-        convergence_figure({"deap": {"adam": [[1.0, last]]}}).axes[0].get_yscale()
+        convergence_figure({("deap", ""): {"adam": [[1.0, last]]}}).axes[0].get_yscale()
         for last in (0.5, 0.01, 0.0)
     ]
     assert scales == ["linear", "log", "linear"]

@@ -6,7 +6,6 @@ import pytest
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.curves import (
-    by_title,
     convergence_figure,
     forgetting_figure,
     loss_curves,
@@ -47,7 +46,7 @@ def test_losses_are_grouped_by_network_and_optimizer_in_the_papers_order():
     assert list(curves["bci2a", "eegnet"]) == ["adam", "afor"]
     assert curves["bci2a", "eegnet"]["adam"][1].tolist() == [3.0, 0.4, 0.2]
     assert list(loss_curves(trained(LOSSES, methods=["afor"]))["bci2a", "eegnet"]) == ["afor"]
-    axes = convergence_figure(by_title(curves)).axes
+    axes = convergence_figure(curves).axes
     assert axes[0].get_title(loc="left") == "BCI IV 2a, EEGNet"
 
 

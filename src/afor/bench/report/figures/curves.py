@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,7 @@ from afor.bench.store.files import is_store
 WARMUP_STEPS = 100  # Sec. IV-C
 Floats = NDArray[np.float64]
 Run = Sequence[float] | Floats
-Runs = Mapping[str, Sequence[Run]]  # method: one curve per run
-Curves = Mapping[tuple[str, str], Mapping[str, Sequence[Floats]]]  # task: method: curves
+Curves = Mapping[tuple[str, str], Mapping[str, Sequence[Run]]]  # task: method: one per run
 Trace = Mapping[str, Mapping[str, Sequence[float]]]  # layer group: quantity: one value per epoch
 LOG_FROM = 4.0  # losses that span more than this factor stand on a logarithmic axis
 LAST = 0.25  # share of the epochs that count as the end of a training
@@ -35,21 +34,21 @@ BETA2_RANGE = (0.99, 0.999)  # of AFOR; wider where a variant goes beyond it
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)), (0, (6, 2)))
 
 
-def loss_curves(results: Results) -> Curves:
-    """Return the training loss per epoch of every run of the methods, by task and method.
+def loss_curves(results: Results, part: Literal["train", "validation"] = "train") -> Curves:
+    """Return the loss per epoch of every run of the methods, by task and method.
 
     Raises:
         ConfigError: No store is named, or no run of these methods has a history.
     """
     _need_store(results)
-    losses = results.training.losses
+    made = results.training.curves
     curves = {
-        (dataset, backbone): {
-            name: losses[dataset, backbone, name]
+        task: {
+            name: [getattr(curve, part) for curve in made[*task, name]]
             for name in order_methods(results.methods)
-            if (dataset, backbone, name) in losses
+            if (*task, name) in made
         }
-        for dataset, backbone in results.tasks
+        for task in results.tasks
     }
     curves = {task: runs for task, runs in curves.items() if runs}
     if not curves:
@@ -57,18 +56,14 @@ def loss_curves(results: Results) -> Curves:
     return curves
 
 
-def learning_curves(results: Results) -> tuple[dict[str, Runs], dict[str, Runs], dict[str, float]]:
-    """Return training and validation curves and the level of guessing, by the names of tasks."""
-    curves, of_runs = loss_curves(results), results.training.curves
-    validation = {
-        task: {name: [c.validation for c in of_runs[*task, name]] for name in methods}
-        for task, methods in curves.items()
-    }
+def learning_figure(results: Results) -> Any:
+    """Draw training and validation loss, and the loss of guessing."""
+    curves = loss_curves(results)
     levels = {
-        task_label(*task): guessed_loss(results, (*task, next(iter(methods))))
+        task: guessed_loss(results, (*task, next(iter(methods))))
         for task, methods in curves.items()
     }
-    return by_title(curves), by_title(validation), levels
+    return convergence_figure(curves, loss_curves(results, "validation"), levels)
 
 
 def guessed_loss(results: Results, key: ConditionKey) -> float:
@@ -77,11 +72,6 @@ def guessed_loss(results: Results, key: ConditionKey) -> float:
     runs = condition.runs.values() if condition else ()
     levels = [guess_level("nll", run) for run in runs]
     return math.fsum(levels) / len(levels) if levels else math.nan
-
-
-def by_title(curves: Curves) -> dict[str, Runs]:
-    """Return curves by the printed names of their tasks."""
-    return {task_label(*task): runs for task, runs in curves.items()}
 
 
 def run_traces(
@@ -123,9 +113,9 @@ def _need_store(results: Results) -> None:
 
 @style.house_style()
 def convergence_figure(
-    curves: Mapping[str, Runs],
-    validation: Mapping[str, Runs] | None = None,
-    levels: Mapping[str, float] | None = None,
+    curves: Curves,
+    validation: Curves | None = None,
+    levels: Mapping[tuple[str, str], float] | None = None,
 ) -> Any:
     """Draw the mean training loss over runs per method, the middle half of the runs as a band.
 
@@ -136,7 +126,7 @@ def convergence_figure(
     """
     _need(curves, "curves")
     figure, axes = style.new_figure(14 + 36 * len(curves), rows=len(curves))
-    for axis, (dataset, by_method) in zip(axes[:, 0], curves.items(), strict=True):
+    for axis, (task, by_method) in zip(axes[:, 0], curves.items(), strict=True):
         for position, (name, runs) in enumerate(by_method.items()):
             mean, low, high = mean_and_band(runs)
             epochs = np.arange(1, len(mean) + 1)
@@ -151,17 +141,17 @@ def convergence_figure(
             if len(runs) > 2:
                 axis.fill_between(epochs, low, high, color=color, alpha=0.13, linewidth=0)
             if validation is not None:
-                checked = mean_and_band(validation[dataset][name])[0]
+                checked = mean_and_band(validation[task][name])[0]
                 axis.plot(epochs, checked, color=color, linestyle=":", linewidth=0.9)
         means = [value for line in axis.lines for value in line.get_ydata()]
-        if levels is not None and math.isfinite(levels[dataset]):
-            axis.axhline(levels[dataset], color="0.6", linewidth=0.8)
+        if levels is not None and math.isfinite(levels[task]):
+            axis.axhline(levels[task], color="0.6", linewidth=0.8)
         if min(means) > 0 and max(means) > LOG_FROM * min(means):
             axis.set_yscale("log")
             _plain_log_ticks(axis)
         axis.grid(axis="y", which="both")
         axis.set_ylabel("training loss" if validation is None else "loss")
-        axis.set_title(style.plain(dataset_label(dataset)))
+        axis.set_title(style.plain(task_label(*task)))
     for axis in axes[:, 0]:
         _whole_epochs(axis)
     counts = sorted({len(runs) for panel in curves.values() for runs in panel.values()})
@@ -189,7 +179,7 @@ def mean_and_band(runs: Sequence[Run]) -> tuple[Floats, Floats, Floats]:
     return np.nanmean(whole, axis=0), low, high
 
 
-def runs_ended_early(curves: Mapping[str, Runs]) -> int:
+def runs_ended_early(curves: Curves) -> int:
     """Count the runs with fewer epochs than the longest of their panel."""
     count = 0
     for by_method in curves.values():

@@ -3,7 +3,7 @@
 import math
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.report.figures.curves import Curves, loss_curves
+from afor.bench.report.figures.curves import loss_curves
 from afor.bench.report.tables.formats import Row, Table, columns_of, text_row
 from afor.bench.report.tables.parts import gain_units
 from afor.bench.stats.comparisons import Ranks
@@ -171,7 +171,7 @@ def convergence_table(results: Results) -> Table:
 
     Only runs that reached an epoch count there; the column `runs` says how many reached the last.
     """
-    curves: Curves = loss_curves(results)
+    curves = loss_curves(results)
     rows, records = [], []
     for (dataset, backbone), by_method in curves.items():
         last = max(len(run) for runs in by_method.values() for run in runs)
