@@ -67,10 +67,10 @@ def test_a_known_effect_is_found_with_its_size(chosen, monkeypatch) -> None:
     shown = float(found.links[0].sentence.partition("rises: ")[2].partition(" %")[0])
     assert shown == pytest.approx(10.0, abs=0.5)
     assert "of its range [0.99, 0.999]; as the paper says." in found.links[3].sentence
-    assert list(found.blocked["score"]) == [ALL, "a", "b"]
+    assert list(found.links[2].blocked) == [ALL, "a", "b"]
     numbers = shift_content(found)
     assert numbers["links"][3]["share_of_beta2_range"] == pytest.approx(-0.1, rel=0.05)
-    assert numbers["events"] == len(found.links[0].blocked.by_event)
+    assert numbers["events"] == len(found.links[0].blocked[ALL].by_event)
 
 
 def test_the_opposite_and_nothing_are_told_apart(chosen, monkeypatch) -> None:
@@ -82,8 +82,8 @@ def test_the_opposite_and_nothing_are_told_apart(chosen, monkeypatch) -> None:
     monkeypatch.setattr(shift_module, "train_schedule", made_training(0.0))
     found = measure_shift(chosen, batches_per_block=20, rounds=8)
     assert [link.answer for link in found.links].count("not seen") >= 3  # at 5 % each
-    for quantity in CHAIN:
-        assert abs(found.shuffled[quantity.name][ALL].size) < 0.01
+    assert [link.quantity for link in found.links] == list(CHAIN)
+    assert all(abs(link.shuffled[ALL].size) < 0.01 for link in found.links)
 
 
 def test_events_in_the_warm_up_do_not_count(chosen, monkeypatch) -> None:
@@ -114,7 +114,7 @@ def test_the_whole_experiment_runs_on_a_real_network(chosen) -> None:
     found = measure_shift(chosen, batches_per_block=3, rounds=3, statistics="calibrated")
     assert found.statistics == "calibrated"
     assert found.events == 7
-    assert set(found.blocked["beta2"]) > {ALL, "temporal", "classifier"}
+    assert set(found.links[3].blocked) > {ALL, "temporal", "classifier"}
     assert all(np.isfinite(link.difference) for link in found.links)
 
 

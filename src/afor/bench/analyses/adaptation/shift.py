@@ -222,8 +222,8 @@ class Link:
     """What one quantity did after changes of subject, against the shuffled control."""
 
     quantity: Quantity
-    blocked: Response
-    shuffled: Response
+    blocked: Mapping[str, Response]  # by layer group, or `ALL`
+    shuffled: Mapping[str, Response]
     difference: float
     interval: tuple[float, float]
     answer: Answer
@@ -260,15 +260,13 @@ class Link:
 
 @dataclass(frozen=True)
 class Shift:
-    """The whole experiment: responses by quantity and layer group, and the verdict."""
+    """The whole experiment: what each quantity did, and the verdict."""
 
     label: str  # of the run
     steps: int
     events: int
     batches_per_block: int
     statistics: str
-    blocked: Mapping[str, Mapping[str, Response]]  # quantity: layer group or "all tensors"
-    shuffled: Mapping[str, Mapping[str, Response]]
     links: tuple[Link, ...]
     loss: tuple[float, float]  # mean over the last tenth of the steps: blocked, shuffled
 
@@ -321,23 +319,14 @@ def measure_shift(
             f"Only {len(events)} changes of subject come after the {in_blocks.warmup_steps} steps "
             f"of warm-up; an interval needs two or more. Raise --rounds."
         )
-    judged = min(JUDGED, after)
-    in_blocks_responses, control_responses = (
-        _responses(steps, events, before, after, judged) for steps in (in_blocks, control)
-    )
-    links = tuple(
-        _link(q, in_blocks_responses[q.name][ALL], control_responses[q.name][ALL], in_blocks)
-        for q in CHAIN
-    )
+    links = tuple(_link(q, in_blocks, control, events, before, after) for q in CHAIN)
     tail = max(1, len(in_blocks) // 10)
     return Shift(
         run.label,
         len(in_blocks),
-        len(links[0].blocked.by_event),
+        len(links[0].blocked[ALL].by_event),
         batches_per_block,
         str(optimizer_settings.get("statistics", "paper")),
-        in_blocks_responses,
-        control_responses,
         links,
         (float(in_blocks.loss[-tail:].mean()), float(control.loss[-tail:].mean())),
     )
@@ -368,27 +357,25 @@ def train_schedule(
     return log.result()
 
 
-def _responses(
-    steps: Steps, events: list[int], before: int, after: int, judged: int
-) -> dict[str, dict[str, Response]]:
-    groups = {ALL: list(range(len(steps.names))), **steps.groups}
-    responses: dict[str, dict[str, Response]] = {}
-    for q in CHAIN:
-        windows = event_windows(steps[q.name], events, before, after, relative=q.relative)
-        responses[q.name] = {
-            group: respond(windows[..., members], before, judged)
-            for group, members in groups.items()
-        }
-    return responses
+def _link(
+    quantity: Quantity, in_blocks: Steps, control: Steps, events: list[int], before: int, after: int
+) -> Link:
+    """Return what a quantity did after the events in blocks, against the shuffled control."""
+    groups = {ALL: list(range(len(in_blocks.names))), **in_blocks.groups}
+    judged = min(JUDGED, after)
 
+    def responses(steps: Steps) -> dict[str, Response]:
+        series, relative = steps[quantity.name], quantity.relative
+        windows = event_windows(series, events, before, after, relative=relative)
+        return {name: respond(windows[..., at], before, judged) for name, at in groups.items()}
 
-def _link(quantity: Quantity, inside: Response, control: Response, steps: Steps) -> Link:
-    gaps = (inside.by_event - control.by_event)[:, None]
+    ours, theirs = responses(in_blocks), responses(control)
+    gaps = (ours[ALL].by_event - theirs[ALL].by_event)[:, None]
     mean, low, high = (float(v[0]) for v in mean_interval(gaps))
     answer: Answer = "not seen"
     if low > 0 or high < 0:
         answer = "as claimed" if mean * quantity.direction > 0 else "the opposite"
-    return Link(quantity, inside, control, mean, (low, high), answer, steps.beta2_range)
+    return Link(quantity, ours, theirs, mean, (low, high), answer, in_blocks.beta2_range)
 
 
 def shift_content(shift: Shift) -> dict[str, Any]:
@@ -415,10 +402,10 @@ def shift_content(shift: Shift) -> dict[str, Any]:
                 "sentence": link.sentence,
                 "groups": {
                     group: {
-                        "blocked": response.content(),
-                        "shuffled": shift.shuffled[link.quantity.name][group].content(),
+                        "blocked": link.blocked[group].content(),
+                        "shuffled": link.shuffled[group].content(),
                     }
-                    for group, response in shift.blocked[link.quantity.name].items()
+                    for group in link.blocked
                 },
             }
             for link in shift.links
@@ -439,7 +426,7 @@ def shift_figure(shift: Shift) -> Any:
     )
     for (curves, groups), link in zip(axes, shift.links, strict=True):
         _curves(curves, link)
-        _groups(groups, shift, link)
+        _groups(groups, link)
     axes[-1, 0].set_xlabel("batches since the change of subject")
     axes[-1, 1].set_xlabel("mean over the first 10 batches, 95 % interval")
     axes[0, 1].set_title("by layer group")
@@ -456,8 +443,8 @@ def shift_figure(shift: Shift) -> Any:
 def _curves(axis: Any, link: Link) -> None:
     show = partial(_shown, link.quantity, link.beta2_range)
     for response, color, dash, label in (
-        (link.shuffled, style.GREY, "--", "shuffled batches, pseudo-events"),
-        (link.blocked, style.VERMILION, "-", "blocks of subjects"),
+        (link.shuffled[ALL], style.GREY, "--", "shuffled batches, pseudo-events"),
+        (link.blocked[ALL], style.VERMILION, "-", "blocks of subjects"),
     ):
         axis.plot(response.offsets, show(response.mean), color=color, linestyle=dash, label=label)
         axis.fill_between(
@@ -474,15 +461,15 @@ def _curves(axis: Any, link: Link) -> None:
     axis.grid(axis="y")
 
 
-def _groups(axis: Any, shift: Shift, link: Link) -> None:
+def _groups(axis: Any, link: Link) -> None:
     show = partial(_shown, link.quantity, link.beta2_range)
-    names = list(shift.blocked[link.quantity.name])
+    names = list(link.blocked)
     for number, name in enumerate(names):
         for responses, color, marker, offset in (
-            (shift.shuffled, style.GREY, "s", 0.16),
-            (shift.blocked, style.VERMILION, "o", -0.16),
+            (link.shuffled, style.GREY, "s", 0.16),
+            (link.blocked, style.VERMILION, "o", -0.16),
         ):
-            response = responses[link.quantity.name][name]
+            response = responses[name]
             low, high = show(response.interval)
             axis.plot([low, high], [number + offset] * 2, color=color, linewidth=0.9)
             axis.plot(
