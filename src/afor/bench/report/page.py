@@ -18,8 +18,7 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import write_output
 from afor.bench.data.catalog import NAMES, OWN, get_dataset
 from afor.bench.report.explore import chart_data, json_for_script, libraries_script
-from afor.bench.report.figures.results import folds_figure
-from afor.bench.report.registry import FROM_RESULTS, draw_figure, focus
+from afor.bench.report.registry import FROM_RESULTS, draw_figure
 from afor.bench.report.svg import inline_svg
 from afor.bench.report.tables.formats import Table, printable, to_csv, to_html, to_latex
 from afor.bench.report.verdicts import answers
@@ -215,7 +214,7 @@ def _section(
         for number, task in enumerate(results.tasks):
             part = results.only(*task)
             caption = f"{task_label(*task)}: each row is one fold, the largest gain first."
-            draw(f"folds{number}", caption, partial(_draw_folds, part))
+            draw(f"folds{number}", caption, partial(draw_figure, "folds", part))
     charts = () if static else _CHARTS.get(name, ())
     if name == "training" and not results.training.curves:
         charts = ()
@@ -233,10 +232,6 @@ def _section(
         "charts": charts,
         "findings": findings,
     }
-
-
-def _draw_folds(results: Results) -> Any:
-    return folds_figure(focus(results))
 
 
 def _table(table: Table, anchors: Mapping[str, str]) -> dict[str, Any]:

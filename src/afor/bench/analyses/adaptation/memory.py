@@ -336,13 +336,11 @@ def _column(axes: Sequence[Any], steps: Steps) -> None:
 
 
 def _distances(axis: Any, memory: Memory, last: int) -> None:
+    labels = {**COMPARED, "longest": f"AdamW {memory.printed.beta2_range[1]:g}"}
     for name, values in memory.distances.items():
-        label = COMPARED[name]
-        if name == "longest":
-            label = f"AdamW {memory.printed.beta2_range[1]:g}"
         # The distance is 0 before the first difference, which a logarithmic scale cannot show.
         shown = np.where(values > 0, 100 * values, np.nan)
-        axis.plot(memory.marks, shown, label=label, **STYLES[name])
+        axis.plot(memory.marks, shown, label=labels[name], **STYLES[name])
     axis.axhline(100 * PARTED, color=style.GREY, linestyle=":", zorder=0)
     axis.set(xscale="log", yscale="log", xlabel="step", ylabel="distance (%)")
     for scale in (axis.xaxis, axis.yaxis):

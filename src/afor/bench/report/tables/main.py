@@ -59,9 +59,7 @@ def main_table(results: Results) -> Table:
             if any((dataset, b, name) in conditions for b in backbones):
                 is_first_control = bool(controls) and name == controls[0]
                 rows.append(Row(method_label(name), tuple(cells), rule=is_first_control))
-        linear = _linear_row(results, dataset, columns)
-        references = _reference_rows(conditions, dataset, columns)
-        rows += [*linear, *(replace(row, rule=row.rule and not linear) for row in references)]
+        rows += _reference_rows(results, dataset, columns)
     return Table(
         name="main",
         title="Scores: mean ± SD over units"
@@ -134,32 +132,26 @@ def _record(
     }
 
 
-def _linear_row(results: Results, dataset: str, columns: Sequence[tuple[str, str]]) -> list[Row]:
-    """Return the row of the linear model, or nothing if none was fitted."""
-    found = [
-        results.linear(dataset, b, m) if (dataset, b) in results.tasks else None for b, m in columns
-    ]
-    cells = [
-        TableCell(metric_style(metric).text(*made[:2])) if made else MISSING
-        for made, (_, metric) in zip(found, columns, strict=True)
-    ]
-    return [Row(LINEAR, tuple(cells), rule=True)] if any(found) else []
-
-
 def _reference_rows(
-    conditions: Conditions, dataset: str, columns: Sequence[tuple[str, str]]
+    results: Results, dataset: str, columns: Sequence[tuple[str, str]]
 ) -> list[Row]:
-    levels = [reference_levels(conditions, dataset, b, m) for b, m in columns]
-    if not any(levels):
-        return []
-    majority, chance = [], []
-    for level, (_, metric) in zip(levels, columns, strict=True):
+    """Return what needs no network: the linear model, the majority class and the chance level."""
+    texts: dict[str, list[str]] = {LINEAR: [], "Majority class": [], "Chance level": []}
+    for backbone, metric in columns:
+        style, task = metric_style(metric), (dataset, backbone)
+        linear = results.linear(*task, metric) if task in results.tasks else None
+        level = reference_levels(results.conditions, *task, metric)
         mean, sd, _ = level.majority if level else (math.nan, math.nan, 0)
-        style, value = metric_style(metric), level.chance if level else math.nan
-        majority.append(MISSING if math.isnan(mean) else TableCell(style.text(mean, sd)))
-        text = f"{style.text(value)} ({level.source if level else ''})"
-        chance.append(MISSING if math.isnan(value) else TableCell(text))
-    return [Row("Majority class", tuple(majority), rule=True), Row("Chance level", tuple(chance))]
+        chance = f"{style.text(level.chance)} ({level.source})" if level else "nan"
+        cells = (style.text(*linear[:2]) if linear else "nan", style.text(mean, sd), chance)
+        for row, text in zip(texts.values(), cells, strict=True):
+            row.append(text)
+    rows = [
+        Row(label, tuple(MISSING if "nan" in text else TableCell(text) for text in row))
+        for label, row in texts.items()
+        if not all("nan" in text for text in row)
+    ]
+    return [replace(row, rule=row is rows[0]) for row in rows]
 
 
 def _dataset_heading(conditions: Conditions, dataset: str) -> str:
