@@ -221,7 +221,7 @@ def test_the_shell_completes_options_of_a_command_that_is_loaded_for_it():
         ("afor run demo --lr-from ki", {"kitchen"}),
         ("afor run demo --device mp", {"mps"}),
         ("afor analyse memory sens", {"sensitivity"}),
-        ("afor analyse shift demo --optimizer radam_", {"radam_decoupled"}),
+        ("afor analyse shift demo --method radam_", {"radam_decoupled"}),
         ("afor optimizers rada", {"radam", "radam_decoupled"}),
         ("afor models hs", {"hslt", "hslt_authors"}),
         ("afor store merge all.db ki", {"kitchen"}),

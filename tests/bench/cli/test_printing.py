@@ -3,11 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from afor.bench.cli.printing import FORMATS, OutputOptions, by_suffix, choose, render
+from afor.bench.cli.printing import WRITERS, OutputOptions, by_suffix, choose, render
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.formats import Column, Row, Table, TableCell
 
 TABLE = Table("t", "A title", (Column("x"),), (Row("one", (TableCell("7"),)),), notes=("a note",))
+
+
+FORMATS = ("terminal", *WRITERS)
 
 
 @pytest.mark.parametrize("form", FORMATS)

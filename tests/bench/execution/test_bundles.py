@@ -11,7 +11,7 @@ from afor.bench.execution.run_times import UNKNOWN_S, RunTimes
 from afor.bench.execution.runner import open_jobs, run_study
 from afor.bench.execution.sources import open_sources
 from afor.bench.store.database import open_store
-from afor.bench.study.bundling import companion_key
+from afor.bench.study.bundling import bundle_key
 from afor.bench.study.plan import make_plan, shard
 from afor.bench.study.schema import load_study, parse_study
 from afor.bench.training.execute import execute_bundle, train_run
@@ -24,7 +24,7 @@ def job(key: str, fold: int = 0, *, bundled: bool = True, **training: object) ->
         "split": {"fold": fold},
         "training": training,
     }
-    return Job(key, spec, "eyes", companion_key(spec) if bundled else "")
+    return Job(key, spec, "eyes", bundle_key(spec) if bundled else "")
 
 
 def keys(bundles) -> list[str]:
@@ -68,7 +68,7 @@ def bundled_jobs(tiny):
         study = load_study(str(tiny.file))
         plan = make_plan(study, open_sources(study))
         jobs = open_jobs(plan.runs, {})
-        jobs = [replace(job, companions=companion_key(job.spec)) for job in jobs]
+        jobs = [replace(job, bundle_key=bundle_key(job.spec)) for job in jobs]
         return jobs, plan.sources, tiny.folder / "spool"
 
     return make
@@ -152,9 +152,9 @@ def planned(study, cache_dir, **changes):
 )
 def test_runs_that_are_faster_alone_are_not_bundled(old, new, window_cache) -> None:
     assert old in STUDY
-    assert all(run.companions for run in planned(parse_study(STUDY), window_cache))
+    assert all(run.bundle_key for run in planned(parse_study(STUDY), window_cache))
     runs = planned(parse_study(STUDY.replace(old, new)), window_cache)
-    assert not any(run.companions for run in runs)
+    assert not any(run.bundle_key for run in runs)
 
 
 def test_only_the_compiled_eegnet_is_bundled_and_the_keys_stay(window_cache) -> None:
@@ -164,8 +164,8 @@ def test_only_the_compiled_eegnet_is_bundled_and_the_keys_stay(window_cache) -> 
     study = parse_study(text)
     together, alone = (planned(study, window_cache, bundle=bundle) for bundle in (True, False))
     assert [run.key for run in together] == [run.key for run in alone]
-    assert {run.backbone for run in together if run.companions} == {"eegnet"}
-    assert not any(run.companions for run in alone)
+    assert {run.backbone for run in together if run.bundle_key} == {"eegnet"}
+    assert not any(run.bundle_key for run in alone)
 
 
 def test_the_plan_says_why_a_network_is_trained_one_by_one(window_cache) -> None:

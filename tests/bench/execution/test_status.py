@@ -1,4 +1,4 @@
-from afor.bench.cli.results.runs import describe_run
+from afor.bench.cli.results.stores import describe_run
 from afor.bench.execution.sources import open_sources
 from afor.bench.execution.status import remaining_s, status_of
 from afor.bench.store.database import open_store

@@ -34,7 +34,7 @@ def alter(store, key, change):
 
 
 def test_differing_bits_are_explained_by_gpu_cuda_cudnn_driver_and_tf32(store):
-    (stored,) = sample_runs(store, None, 1, seed=0)
+    (stored,) = sample_runs(store, 1, seed=0)
     run = store.run(stored.key)
     then = {"gpu": "A100", "cuda": "12.8", "cudnn": "91002", "driver": "570.1", "tf32": "off"}
     now = {"gpu": "H100", "cuda": "13.0", "cudnn": "91300", "driver": "580.2", "tf32": "on"}
@@ -52,28 +52,27 @@ def test_differing_bits_are_explained_by_gpu_cuda_cudnn_driver_and_tf32(store):
 
 
 def test_only_what_has_numbers_is_drawn_and_the_seed_decides_which(store):
-    everything = sample_runs(store, None, 0, seed=0)
+    everything = sample_runs(store, 0, seed=0)
     assert {cell.status for cell in everything} == {"done", "diverged"}
     assert len(everything) == 3 * 6
-    assert sample_runs(store, None, 100, seed=0) == everything
-    three = sample_runs(store, None, 3, seed=0)
+    assert sample_runs(store, 100, seed=0) == everything
+    three = sample_runs(store, 3, seed=0)
     assert len({cell.key for cell in three}) == 3
-    assert three == sample_runs(store, None, 3, seed=0)
-    assert three != sample_runs(store, None, 3, seed=1)
-    assert sample_runs(store, "another", 3, seed=0) == []
+    assert three == sample_runs(store, 3, seed=0)
+    assert three != sample_runs(store, 3, seed=1)
 
 
 def test_a_run_that_two_studies_share_is_drawn_once(store, tiny):
     tiny.write(name="second", optimizers=("a", "b"), subjects=3, repetitions=2)
     tiny.run_inline()
-    keys = [cell.key for cell in sample_runs(store, None, 0, seed=0)]
+    keys = [cell.key for cell in sample_runs(store, 0, seed=0)]
     assert len(keys) == len(set(keys)) == 18
 
 
 def test_each_run_gets_a_verdict_that_names_what_differs_and_the_store_stays(
     store, sources, tmp_path
 ):
-    cells = sample_runs(store, None, 0, seed=0)
+    cells = sample_runs(store, 0, seed=0)
     done = [cell for cell in cells if cell.status == "done"][:3]
     diverged = next(cell for cell in cells if cell.status == "diverged")
     same, other, older = (cell.key for cell in done)
@@ -96,7 +95,7 @@ def test_each_run_gets_a_verdict_that_names_what_differs_and_the_store_stays(
 
 
 def test_a_run_that_now_fails_is_told_with_its_reason(store, sources, tmp_path, monkeypatch):
-    cell = sample_runs(store, None, 1, seed=0)[0]
+    cell = sample_runs(store, 1, seed=0)[0]
     spec = store.run(cell.key).spec
 
     class Failing:
@@ -116,7 +115,7 @@ def test_a_run_that_now_fails_is_told_with_its_reason(store, sources, tmp_path, 
 def test_other_data_than_then_is_refused_before_anything_is_trained(
     store, tiny, tmp_path, monkeypatch
 ):
-    cells = sample_runs(store, None, 2, seed=0)
+    cells = sample_runs(store, 2, seed=0)
     tiny.write(optimizers=("a",), subjects=4, repetitions=1)
     other = open_sources(load_study(str(tiny.file)))
     monkeypatch.setattr("afor.bench.execution.verify.LocalEngine", None)

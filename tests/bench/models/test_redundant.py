@@ -91,7 +91,7 @@ def test_a_network_of_ones_own_is_looked_at_where_the_caller_can():
     study = parse_study({"name": "x", **parts})
     assert redundant_notes(study) == []
     (note,) = redundant_notes(study, lambda _: ["first.bias"])
-    assert note.startswith("mine:Net: first.bias cannot change")
+    assert note.startswith("first.bias of mine:Net cannot change")
     held = parse_study({"name": "x", **parts, "training": {"hold_redundant": True}})
     assert "they are held still" in redundant_notes(held, lambda _: ["first.bias"])[0]
 

@@ -108,8 +108,8 @@ def test_networks_are_compared_within_one_task(plan):
         "eegnet": "eegnet", "dropout": "eegnet", "hslt": "hslt"
     }  # fmt: skip
     assert runs["dropout"].spec["backbone"]["settings"] == {"dropout": 0.5}
-    assert runs["hslt"].companions == ""
-    assert runs["eegnet"].companions != runs["dropout"].companions
+    assert runs["hslt"].bundle_key == ""
+    assert runs["eegnet"].bundle_key != runs["dropout"].bundle_key
 
 
 def test_the_network_of_a_method_agrees_with_the_settings_of_the_study_s(plan):

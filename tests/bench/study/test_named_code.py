@@ -285,7 +285,7 @@ def test_runs_without_code_are_verified_beside_those_with_code(stored, monkeypat
         trained.extend((cell.key, trust) for cell in cells)
         yield from ()
 
-    monkeypatch.setattr("afor.bench.cli.results.runs.verify_runs", verify_only)
+    monkeypatch.setattr("afor.bench.cli.results.stores.verify_runs", verify_only)
     result = runner.invoke(app, ["store", "verify", str(stored.store), "--count", "0", "-j", "1"])
     assert result.exit_code == 0, result.output
     assert "2 runs name code that is not part of afor. They are left out" in result.stderr
@@ -298,7 +298,7 @@ def test_a_spec_that_does_not_fit_its_key_is_refused(stored, tmp_path):
     assert "is not the one its key was made from" in text
     assert stored.trainings() == []
     with open_store(stored.store) as store:
-        cells = [cell for cell in sample_runs(store, None, 0, seed=0) if cell.key == key]
+        cells = [cell for cell in sample_runs(store, 0, seed=0) if cell.key == key]
         with pytest.raises(StoreError, match="its key was made from"):
             runs_with_code(store, cells)
         with pytest.raises(StoreError, match="its key was made from"):
@@ -307,10 +307,10 @@ def test_a_spec_that_does_not_fit_its_key_is_refused(stored, tmp_path):
 
 def test_verify_from_python_refuses_code_without_trust(stored, tmp_path):
     with open_store(stored.store) as store:
-        cells = sample_runs(store, None, 0, seed=0)
+        cells = sample_runs(store, 0, seed=0)
         with pytest.raises(ConfigError, match=r"names code.*tiny_trainer:train.*trust=True"):
             next(verify_runs(store, cells, {}, tmp_path, 1))
-        assert sample_runs(store, None, 0, 0, leave_out={c.key for c in cells}) == []
+        assert sample_runs(store, 0, 0, leave_out={c.key for c in cells}) == []
 
 
 @pytest.mark.parametrize("command", ["run", "plan"])
@@ -326,10 +326,10 @@ def test_a_study_read_from_a_store_runs_its_code_only_on_trust(stored, command):
 def test_matched_writes_no_study_that_names_the_code_of_a_store(tmp_path, monkeypatch):
     study = load_study("demo").model_copy(update={"trainer": "stranger:train"})
     monkeypatch.setattr(
-        "afor.bench.cli.analyses.stored.matched_study",
+        "afor.bench.cli.analyses.matched_study",
         lambda *_, **__: type("Made", (), {"study": study, "toml": "x"})(),
     )
-    monkeypatch.setattr("afor.bench.cli.analyses.stored.open_store", lambda _: nullcontext())
+    monkeypatch.setattr("afor.bench.cli.analyses.open_store", lambda _: nullcontext())
     target = tmp_path / "m.toml"
     refused = runner.invoke(app, ["analyse", "matched", str(tmp_path / "s.db"), "-o", str(target)])
     assert isinstance(refused.exception, AforError)

@@ -12,7 +12,7 @@ from afor.bench.common.errors import AforError
 
 # Each command with its module below `cli` and the first line of its help.
 COMMANDS = {
-    "demo": ("studies.demo", "Compare seven optimizers on ten synthetic subjects, in minutes."),
+    "demo": ("studies.run", "Compare seven optimizers on ten synthetic subjects, in minutes."),
     "study": ("studies.study", "List the presets, or print a study as TOML to edit."),
     "plan": ("studies.study", "Show the runs of a study, which are done, and the time left."),
     "run": ("studies.run", "Train the missing runs of a study; safe to stop at any time."),
@@ -22,7 +22,7 @@ COMMANDS = {
     "figure": ("results.tables", "Draw one figure, one column (88 mm) wide, by the first metric."),
     "report": ("results.tables", "Write an offline HTML report: tables, figures, downloads."),
     "power": ("results.planning", "Tell what a study can decide, and how many subjects it takes."),
-    "export": ("results.files", "Write one row per run as CSV, JSON or Parquet."),
+    "export": ("results.stores", "Write one row per run as CSV, JSON or Parquet."),
     "store": ("app", "Look into a store: runs, failures, repetition, merging, repair."),
     "data": ("catalog.data", "Find, fetch, check and import data sets."),
     "models": ("catalog.models", "List the backbones with their sizes on every data set."),
@@ -37,19 +37,19 @@ PANELS = {
     "Analyses": ("analyse",),
 }
 STORE_COMMANDS = {
-    "show": ("results.runs", "Show one run in full, and the command that repeats it."),
-    "failures": ("results.runs", "List the runs that failed or diverged, with the reasons."),
-    "verify": ("results.runs", "Train a sample of runs again and compare every bit."),
-    "merge": ("results.files", "Merge the stores of several machines or shards into one."),
-    "repair": ("results.files", "Copy the intact runs of a damaged store to a new store."),
+    "show": ("results.stores", "Show one run in full, and the command that repeats it."),
+    "failures": ("results.stores", "List the runs that failed or diverged, with the reasons."),
+    "verify": ("results.stores", "Train a sample of runs again and compare every bit."),
+    "merge": ("results.stores", "Merge the stores of several machines or shards into one."),
+    "repair": ("results.stores", "Copy the intact runs of a damaged store to a new store."),
 }
 ANALYSES = {
-    "cost": ("analyses.cost", "Measure the operations, memory and time of a step."),
-    "landscape": ("analyses.replays", "Draw the loss around a trained solution."),
-    "memory": ("analyses.replays", "Show beta2 and z-scores of one run step by step."),
-    "shift": ("analyses.replays", "Measure how AFOR responds to a change of subject."),
-    "matched": ("analyses.stored", "Write a study of AdamW at AFOR's mean beta2."),
-    "headroom": ("analyses.stored", "Measure what any constant beta2 could gain over 0.999."),
+    "cost": ("analyses", "Measure the operations, memory and time of a step."),
+    "landscape": ("analyses", "Draw the loss around a trained solution."),
+    "memory": ("analyses", "Show beta2 and z-scores of one run step by step."),
+    "shift": ("analyses", "Measure how AFOR responds to a change of subject."),
+    "matched": ("analyses", "Write a study of AdamW at AFOR's mean beta2."),
+    "headroom": ("analyses", "Measure what any constant beta2 could gain over 0.999."),
 }
 
 store = lazy_group(STORE_COMMANDS, help=COMMANDS["store"][1])

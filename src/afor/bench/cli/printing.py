@@ -22,7 +22,6 @@ from afor.bench.common.text import without_nan
 from afor.bench.report.figures.style import FIGURE_SUFFIXES, save_figure
 from afor.bench.report.tables import formats
 
-FORMATS = ("terminal", "markdown", "latex", "csv", "json")
 SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json", ".txt": "terminal"}
 WRITERS: Mapping[str, Callable[[formats.Table], str]] = {
     "markdown": formats.to_markdown,
@@ -34,7 +33,7 @@ PLAIN_WIDTH = 160  # columns of text that goes to a file or a pipe
 
 
 def render(table: formats.Table, form: str, *, to_file: bool = False) -> str:
-    """Return a table as text in one of `FORMATS`.
+    """Return a table as text: for the terminal, or as one of `WRITERS` writes it.
 
     Text for a file has no colours even if standard output is a terminal.
     """

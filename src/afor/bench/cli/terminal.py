@@ -2,7 +2,10 @@
 
 import json
 import re
+import shutil
 import sys
+import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -49,6 +52,31 @@ def guard_terminals() -> None:
 def print_json(content: Any, **options: Any) -> None:
     """Print JSON to standard output; the options are those of `json.dumps`."""
     typer.echo(json.dumps(content, **{"indent": 1, **options}))
+
+
+def print_facts(title: str, facts: Iterable[tuple[str, str]]) -> None:
+    """Print a title, and below it texts with labels; a label that repeats is printed once.
+
+    Texts are wrapped to the width of a terminal. In a pipe or a file each of them is one line.
+    """
+    typer.echo(title)
+    listed = list(facts)
+    width = max((len(label) for label, _ in listed), default=0)
+    columns = shutil.get_terminal_size((10_000, 24)).columns
+    before = ""
+    for label, text in listed:
+        first = f"  {'' if label == before else label:<{width}}  "
+        before = label
+        typer.echo(
+            textwrap.fill(
+                text,
+                columns,
+                initial_indent=first,
+                subsequent_indent=" " * len(first),
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        )
 
 
 def print_next(command: str) -> None:

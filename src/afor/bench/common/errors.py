@@ -4,7 +4,7 @@ AforError
 ├── ConfigError      2  a study, option or argument is not valid
 ├── DataError        3  a recording is missing, broken or not what it claims to be
 │   ├── AbsentError  3  the files of a data set are not there
-│   └── LeakageError 3  one person's data on both sides of a split
+│   └── LeakageError 3  one subject's data on both sides of a split
 ├── StoreError       4  the results file cannot be read or written
 ├── EngineError      1  the workers cannot be reached or keep dying
 └── TrainingError    1  a run could not be trained to the end
@@ -45,7 +45,7 @@ class AbsentError(DataError):
 
 
 class LeakageError(DataError):
-    """One person's data stands on both sides of a split."""
+    """One subject's data stands on both sides of a split."""
 
 
 class StoreError(AforError):

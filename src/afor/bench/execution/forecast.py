@@ -79,13 +79,13 @@ def forecast(
     The number of epochs that early stopping takes is not known before a run: it lies between
     patience and maximum, and the geometric mean of the two is in the middle.
     """
-    companions = Counter(run.companions for run in runs)
+    groups = Counter(run.bundle_key for run in runs)
     spans: dict[tuple[str, str, str], Span] = {}
     epochs_of_runs = 0.0
     for run in runs:
         epochs = _epochs(run_settings(run.spec))
         epochs_of_runs += epochs.middle
-        together = min(companions[run.companions], MAX_BUNDLE) if run.companions else 1
+        together = min(groups[run.bundle_key], MAX_BUNDLE) if run.bundle_key else 1
         windows = cut_for(run.spec, sources[run.dataset])
         span = _run_span(run.spec, windows, timer, epochs, together)
         spans[run.condition] = spans.get(run.condition, Span(0.0, 0.0, 0.0)) + span

@@ -21,7 +21,7 @@ class Job:
     key: str
     spec: dict[str, Any]
     dataset: str  # whose windows it needs
-    companions: str = ""  # equal for runs that may be trained as one network; empty: none
+    bundle_key: str = ""  # equal for runs that may be trained as one network; empty: none
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,10 @@ def make_bundles(jobs: Sequence[Job], size: int, workers: int) -> list[Bundle]:
     Bundles are in the order of their first jobs; the last ones are smaller, so that all workers
     have one. A job that cannot be bundled is one of its own.
     """
-    companions: dict[str, list[Job]] = {}
+    groups: dict[str, list[Job]] = {}
     for job in jobs:
-        companions.setdefault(f"{job.dataset} {job.companions or job.key}", []).append(job)
-    bundles = [piece for group in companions.values() for piece in _cut(group, size)]
+        groups.setdefault(f"{job.dataset} {job.bundle_key or job.key}", []).append(job)
+    bundles = [piece for group in groups.values() for piece in _cut(group, size)]
     while len(bundles) % workers:
         last = range(max(len(bundles) - workers, 0), len(bundles))
         position = max(last, key=lambda number: len(bundles[number]))

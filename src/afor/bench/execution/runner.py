@@ -225,7 +225,7 @@ def rescue(store: Store, *contents: bytes) -> StoreError:
 def open_jobs(runs: tuple[PlannedRun, ...], statuses: Mapping[str, str]) -> list[Job]:
     """Return one job for each run that has not ended, in the order of the plan."""
     jobs = {
-        planned.key: Job(planned.key, planned.spec, planned.dataset, planned.companions)
+        planned.key: Job(planned.key, planned.spec, planned.dataset, planned.bundle_key)
         for planned in runs
         if planned.key not in statuses
     }

@@ -31,13 +31,13 @@ class RepeatedRun:
 
 
 def sample_runs(
-    store: Store, study: str | None, count: int, seed: int, leave_out: Container[str] = ()
+    store: Store, count: int, seed: int, leave_out: Container[str] = ()
 ) -> list[StoredRun]:
-    """Draw finished runs to repeat, of one study or of all, without duplicates; 0 returns all.
+    """Choose finished runs to repeat at random, without duplicates; 0 returns all.
 
-    Runs whose keys are in `leave_out` are not drawn.
+    Runs whose keys are in `leave_out` are not chosen.
     """
-    stored_runs = {run.key: run for run in store.runs(study) if run.status in ("done", "diverged")}
+    stored_runs = {run.key: run for run in store.runs() if run.status in ("done", "diverged")}
     stored_runs = {key: stored for key, stored in stored_runs.items() if key not in leave_out}
     sample = list(stored_runs.values())
     return random.Random(seed).sample(sample, count) if 0 < count < len(sample) else sample

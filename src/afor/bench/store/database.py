@@ -35,7 +35,7 @@ from afor.bench.store.tables import (
     damaged,
     digest,
     explain,
-    read_rows,
+    read_checked,
     run_row,
     study_digest,
 )
@@ -292,7 +292,7 @@ class Store:
         with self._reading():
             (version,) = self._execute("PRAGMA data_version").fetchone()
             if self._checked_rows is None or self._checked_rows[0] != version:
-                self._checked_rows = (version, read_rows(self._connection))
+                self._checked_rows = (version, read_checked(self._connection))
             return self._checked_rows[1]
 
     @contextmanager

@@ -112,7 +112,7 @@ class SearchedRates:
         raise ConfigError(
             f"The search for learning rates has none for {dataset} × {backbone} with "
             f'"{optimizer.name}". It covers {covered} with {", ".join(self._searched)}. '
-            f"Give the optimizer an lr in the study, or search with it too."
+            f"Give the method an lr in the study, or search with it too."
         )
 
 

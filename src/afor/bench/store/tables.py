@@ -264,7 +264,7 @@ def check_content(row: RunRow, content: bytes) -> FinishedRun:
         raise DamageError(f"run {key}: {error}") from None
 
 
-def read_rows(connection: sqlite3.Connection) -> Rows:
+def read_checked(connection: sqlite3.Connection) -> Rows:
     """Read all rows in one transaction; raise DamageError if a study is not what was written."""
     connection.execute("BEGIN")
     try:

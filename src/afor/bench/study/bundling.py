@@ -76,7 +76,7 @@ def plan_bundling(
     return Bundling("" if can_stack(model) else "this form or width is not bundled")
 
 
-def companion_key(spec: Mapping[str, Any]) -> str:
+def bundle_key(spec: Mapping[str, Any]) -> str:
     """Return a text that is equal for the runs that can be one network."""
     own = ("clip_norm", "schedule", "decay_exempt")  # of each run
     training = {key: value for key, value in spec["training"].items() if key not in own}

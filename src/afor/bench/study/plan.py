@@ -20,7 +20,7 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.data.splits import Manifest, Split, make_splits
 from afor.bench.models.input_shape import InputShape
 from afor.bench.optimizers.build import check_optimizer, full_settings, load_class
-from afor.bench.study.bundling import Bundling, companion_key, plan_bundling
+from afor.bench.study.bundling import Bundling, bundle_key, plan_bundling
 from afor.bench.study.named_code import code_of
 from afor.bench.study.planned_runs import FindRate, PlannedRun, Spec, StudyPlan, canonical, run_key
 from afor.bench.study.protocol import OWN, SEARCHED, protocol_of
@@ -140,7 +140,7 @@ def make_plan(
                         protocol=protocol_of(
                             study, network, optimizer, spec, data=of_data, rate=rate_source
                         ),
-                        companions=companion_key(spec) if bundles.together else "",
+                        bundle_key=bundle_key(spec) if bundles.together else "",
                     )
                 )
     runs.sort(key=lambda run: (run.repetition, run.fold))  # stable: the rest stays as listed
@@ -156,7 +156,7 @@ def shard(runs: tuple[PlannedRun, ...], number: int, of: int) -> tuple[PlannedRu
         raise ConfigError(f"shard {number}/{of} does not exist: choose from 1/{of} to {of}/{of}.")
     together: dict[object, list[PlannedRun]] = {}
     for position, run in enumerate(runs):
-        together.setdefault(run.companions or position, []).append(run)
+        together.setdefault(run.bundle_key or position, []).append(run)
     return tuple(run for group in list(together.values())[number - 1 :: of] for run in group)
 
 
@@ -253,9 +253,8 @@ def _check_size(study: Study, planned: int, dataset: str, splits: int) -> None:
     if planned + runs > MAX_RUNS:
         raise ConfigError(
             f"{study.name} has {planned + runs} runs up to the data set {dataset}, a study has at "
-            f"most {MAX_RUNS}. Take fewer repetitions, folds, backbones or optimizers, or make "
-            f"several "
-            f"studies of it."
+            f"most {MAX_RUNS}. Take fewer repetitions, folds, backbones or methods, or make "
+            f"several studies of it."
         )
 
 

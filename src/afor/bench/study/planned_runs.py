@@ -37,7 +37,7 @@ class PlannedRun:
     rate: float
     role: Role | None  # of its method
     protocol: Mapping[str, str] = field(default_factory=dict)  # see `study.protocol`
-    companions: str = ""  # equal for runs that may be trained as one network; empty: none
+    bundle_key: str = ""  # equal for runs that may be trained as one network; empty: none
 
     @property
     def condition(self) -> tuple[str, str, str]:

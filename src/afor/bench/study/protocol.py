@@ -260,7 +260,7 @@ def redundant_notes(
 
     >>> from afor.bench.study.schema import load_study
     >>> redundant_notes(load_study("demo"))[0].partition(" cannot")[0]
-    'eegnet: temporal_norm.weight, temporal_norm.bias'
+    'temporal_norm.weight, temporal_norm.bias of eegnet'
     """
     own = [entry.backbone for entry in study.optimizers if entry.backbone is not None]
     networks = own if len(own) == len(study.optimizers) else [*study.backbones, *own]
@@ -268,12 +268,10 @@ def redundant_notes(
         entry.use: REDUNDANT[entry.use] if entry.use in REDUNDANT else find(entry) if find else ()
         for entry in networks
     }
-    state = "they are held still"
+    listed = "; ".join(f"{', '.join(names)} of {use}" for use, names in tensors.items() if names)
+    if not listed:
+        return []
+    state = "they are held still."
     if not study.training.hold_redundant:
-        state = "optimizers still move them. `training.hold_redundant = true` holds them still"
-    return [
-        f"{network}: {', '.join(names)} cannot change what the network computes in training; "
-        f"{state}."
-        for network, names in tensors.items()
-        if names
-    ]
+        state = "optimizers still move them. `training.hold_redundant = true` holds them still."
+    return [f"{listed} cannot change what the network computes in training; {state}"]

@@ -13,7 +13,7 @@ from afor.bench.study.schema import OptimizerEntry, Study
 
 # The settings that the paper varies (Sec. V-D), and their names in tables.
 VARIED_SETTINGS = {"beta2_min": "beta2_min", "direction_weight": "w", "warmup_steps": "warmup"}
-_COPY = re.compile(r"^(?P<original>.+)_(?:again\d*|seed_(?P<seed>\d{1,18}))$")
+_REPLICATE = re.compile(r"^(?P<original>.+)_(?:again\d*|seed_(?P<seed>\d{1,18}))$")
 _VARIED = re.compile(rf"^afor_(?P<name>{'|'.join(VARIED_SETTINGS.values())})_(?P<value>[0-9.]+)$")
 
 
@@ -38,7 +38,7 @@ def roles_of(study: Study) -> dict[str, Role]:
     """Return the role of each optimizer entry by its name.
 
     Entries that differ at most in name and seed are one method. The first of them without a seed
-    of its own is the original, the others are copies of it.
+    of its own is the original, the others are replicates of it.
 
     >>> from afor.bench.study.schema import load_study
     >>> roles_of(load_study("demo"))["adam_seed_1"]
@@ -68,8 +68,8 @@ def role_from_name(name: str) -> Role:
     >>> role_from_name("adam_seed_1").replicate_of, role_from_name("afor_w_0.5").varied
     ('adam', ('w', 0.5))
     """
-    if copy := _COPY.match(name):
-        return Role(copy["original"], int(copy["seed"]) if copy["seed"] else None)
+    if replicate := _REPLICATE.match(name):
+        return Role(replicate["original"], int(replicate["seed"]) if replicate["seed"] else None)
     varied = _VARIED.match(name)
     return Role(varied=(varied["name"], float(varied["value"])) if varied else None)
 

@@ -36,18 +36,18 @@ def test_one_command_trains_measures_and_draws(call, small, tmp_path):
 
 def test_optimizers_of_other_seeds_are_refused(refuse, small, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    chosen = ["--optimizer", "adam_seed_1", "--optimizer", "afor"]
+    chosen = ["--method", "adam_seed_1", "--method", "afor"]
     assert "same weights" in refuse("analyse", "landscape", *small, *chosen)
 
 
 def test_mistakes_are_told_before_the_work(call, refuse, small, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    work = "afor.bench.cli.analyses.replays.record_trajectory"
+    work = "afor.bench.cli.analyses.record_trajectory"
     monkeypatch.setattr(work, lambda *_: pytest.fail("trained before the mistake was told"))
     assert "writes .json, .md, .tex, .csv, .txt, .pdf, .svg, .png files" in refuse(
         "analyse", "landscape", *small, "-o", "x.gif"
     )
-    assert 'Did you mean "afor"' in refuse("analyse", "landscape", *small, "--optimizer", "afro")
+    assert 'Did you mean "afor"' in refuse("analyse", "landscape", *small, "--method", "afro")
     assert "no fold 9" in refuse("analyse", "landscape", *small, "--fold", 9)
     assert "a grid of 2 x 2" in refuse("analyse", "landscape", *small, "--grid", 2)
     assert "above 0" in refuse("analyse", "landscape", *small, "--span", 0)
@@ -56,7 +56,7 @@ def test_mistakes_are_told_before_the_work(call, refuse, small, tmp_path, monkey
     wrong = call("analyse", "landscape", *small, "--batch-norm", "train", code=2)
     assert "'train' is not one of 'fixed', 'recomputed'" in wrong.output
     assert "at least 2" in refuse("analyse", "landscape", *small, "--windows", 1)
-    twice = ["--optimizer", "afor", "--optimizer", "afor"]
+    twice = ["--method", "afor", "--method", "afor"]
     assert "each of them once" in refuse("analyse", "landscape", *small, *twice)
     assert "`afor analyse landscape`" in refuse("figure", "landscape")
     bad = tmp_path / "bad.json"

@@ -42,8 +42,8 @@ def test_a_program_reads_the_numbers(study) -> None:
     ("arguments", "words"),
     [
         (["-o", "memory.txt"], "this command writes .json, .pdf, .svg, .png files"),
-        (["--optimizer", "afro"], "Did you mean"),
-        (["--optimizer", "adamw"], "AdamW has no controller"),
+        (["--method", "afro"], "Did you mean"),
+        (["--method", "adamw"], "AdamW has no controller"),
         (["--fold", "7"], "Folds: 0 to 3"),
         (["--steps", "-2"], "expected 1 or more"),
     ],

@@ -25,7 +25,7 @@ def test_a_study_is_named_one_way(command, name, tmp_path, monkeypatch, small_st
         chosen.append(SimpleNamespace(seed=study.seed, fold=options.fold, optimizer=optimizer))
         raise KeyboardInterrupt  # what follows trains
 
-    monkeypatch.setattr("afor.bench.cli.analyses.replays.select_run", select)
+    monkeypatch.setattr("afor.bench.cli.analyses.select_run", select)
     CliRunner().invoke(app, ["analyse", command, name, "--fold", "2"])
     assert [(run.seed, run.fold) for run in chosen] == [(5, 2)]
 

@@ -22,7 +22,7 @@ def test_json_carries_the_whole_table() -> None:
     assert [row["name"] for row in rows] == list(OPTIMIZERS)
     mars = next(row for row in rows if row["name"] == "mars")
     assert mars["settings"]["gamma"] == 0.025
-    assert mars["weight_decay"] == "decoupled"
+    assert mars["decay"] == "decoupled"
     sophia = next(row for row in rows if row["name"] == "sophia")
     assert sophia["loop"] == "a second backward pass every 10 steps"
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from afor.bench.cli.results.runs import EPOCHS_SHOWN, describe_run
+from afor.bench.cli.results.stores import EPOCHS_SHOWN, describe_run
 from afor.bench.store.database import open_store
 from afor.bench.training.record import Epoch, FinishedRun
 

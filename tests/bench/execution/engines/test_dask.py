@@ -147,7 +147,7 @@ def test_a_bundle_is_one_task_and_a_run_that_kills_its_worker_takes_no_companion
 ):
     monkeypatch.setattr("afor.bench.execution.engines.dask.pack_source", lambda _: b"")
     spec = {"device": "cpu", "split": {"test": ["s"]}, "data": {"fingerprint": "f"}}
-    jobs = [Job(key, spec, "eyes", companions="same") for key in "abkcd"]
+    jobs = [Job(key, spec, "eyes", bundle_key="same") for key in "abkcd"]
     client = FakeClient(tmp_path)
     session = _Session(client, FakeDistributed, {"eyes": None}, tmp_path, "")
     events = list(session.run(make_bundles(jobs, 8, session.room())))

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -80,18 +81,7 @@ def _show_one(name: str, as_json: bool) -> None:
 
 def _entry_row(entry: RegisteredOptimizer) -> dict[str, object]:
     """Return one entry as plain values."""
-    return {
-        "name": entry.name,
-        "label": entry.label,
-        "kind": entry.section,
-        "variant_of": entry.variant_of,
-        "target": entry.target,
-        "settings": dict(entry.settings),
-        "weight_decay": entry.decay,
-        "loop": entry.loop,
-        "origin": entry.origin,
-        "reference": entry.reference,
-    }
+    return {**asdict(entry), "origin": entry.origin}
 
 
 def _argument_row(

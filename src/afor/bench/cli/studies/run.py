@@ -1,8 +1,9 @@
-"""The command ``afor run``: train the runs of a study, judge them and write the report."""
+"""The commands ``afor run | demo``: train the runs of a study, judge them and write the report."""
 
 import math
 import shlex
 import signal
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
@@ -22,6 +23,9 @@ from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.devices import gpus_for
 from afor.bench.common.errors import AforError, ConfigError
 from afor.bench.common.text import counted
+from afor.bench.data.catalog import get_dataset
+from afor.bench.data.fetching import fetch_files
+from afor.bench.data.prepared import open_cache
 from afor.bench.execution.engines.dask import DaskEngine
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.forecast import describe_search
@@ -44,8 +48,8 @@ from afor.bench.store.learning_rates import (
 )
 from afor.bench.store.locations import parse_part, store_path
 from afor.bench.study.planned_runs import FindRate
-from afor.bench.study.schema import Study
-from afor.bench.study.toml_io import study_toml
+from afor.bench.study.schema import Study, load_study, parse_study, study_text
+from afor.bench.study.toml_io import study_toml, updated_toml
 from afor.bench.training.run_spec import DEFAULT_TRAINER
 
 MAX_DIAGNOSES = 3  # of the trainings, below the table
@@ -267,3 +271,53 @@ def _rate(text: str) -> float:
     if not 0 < rate < math.inf:
         raise ConfigError(f"--lr {text}: expected a number above 0, `search` or `each`.")
     return rate
+
+
+def demo(*, jobs: int = 0, people: bool = False) -> None:
+    """Compare seven optimizers on ten synthetic subjects, in minutes.
+
+    The folds, the repetitions of validation subjects and early stopping are those of the protocol.
+
+    Args:
+        people: Use recordings of ten people of PhysioNet, fetched once (26 MB).
+
+    Example:
+        afor demo --jobs 4
+    """
+    name = "demo-people" if people else "demo"
+    study, (toml, _) = load_study(name), study_text(name)
+    if people:
+        study, toml = _with_people(study, toml, open_cache(None) / "recordings")
+    path, workers = store_path(study.name), jobs or cores()
+    typer.echo(
+        f"{study.description}\n{_attribution(study)}Safe to stop with Ctrl-C; the same command "
+        f"continues.\n",
+        err=True,
+    )
+    with stopped_in_run("afor demo --people" if people else "afor demo", path):
+        summary = train(study, toml, path, make_engine("", workers, study.threads), workers)
+    show_outcome(study, path, summary)
+
+
+def _with_people(study: Study, toml: str, folder: Path) -> tuple[Study, str]:
+    """Fetch the people of a study into a folder; return the study and its TOML with that root."""
+    (entry,) = study.datasets
+    dataset = get_dataset(entry.use)
+    assert dataset.fetch is not None and entry.subjects is not None  # noqa: PT018
+    root = folder / entry.use
+    typer.echo(f"Fetching what is missing in {root} ...", err=True)
+    fetch_files(dataset.fetch, root, entry.subjects, dataset.parse(entry.options))
+    content = tomllib.loads(toml)
+    content["datasets"][0]["root"] = str(root)
+    text = updated_toml(toml, content)
+    return parse_study(text), text
+
+
+def _attribution(study: Study) -> str:
+    """Return a line per data set with its licence and what to cite."""
+    datasets = [get_dataset(entry.use) for entry in study.datasets]
+    if all(dataset.is_synthetic for dataset in datasets):
+        return "Data: synthetic subjects, computed here; `afor demo --people` uses recordings.\n"
+    return "".join(
+        f"Data: {d.info.title}. {d.info.licence}. Cite {d.info.citation}.\n" for d in datasets
+    )

@@ -2,12 +2,9 @@
 
 from typing import Any
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+import typer
 
-from afor.bench.cli.terminal import print_json, print_next, run_command
+from afor.bench.cli.terminal import print_facts, print_json, print_next, run_command
 from afor.bench.common.text import counted, printable
 from afor.bench.execution.run_times import clock
 from afor.bench.execution.status import STATUSES, status_of
@@ -40,32 +37,27 @@ def status(results: str, *, as_json: bool = False) -> None:
 
 
 def print_status(status: dict[str, Any]) -> None:
-    """Print the counts as tables."""
-    console = Console(highlight=False)
+    """Print the counts of each study, and what is under way."""
     for study in status["studies"]:
         counts = ", ".join(f"{study[word]} {word}" for word in STATUSES if study[word])
         left = study["seconds_of_work_left"]
         hint = f"; {clock(left)} of training left" if left else ""
-        name = printable(study["study"])
-        console.print(f"{name}: {counted(study['planned'], 'run')}: {counts}{hint}", markup=False)
-        for dataset, kind in study["data"].items():
-            if kind in KIND_NOTES:
-                console.print(f"{printable(dataset)}: {KIND_NOTES[kind]}", markup=False)
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0))
-        for heading in ("dataset", "backbone", "method"):
-            table.add_column(heading)
-        columns = [word for word in STATUSES if study[word]]
-        for word in columns:
-            table.add_column(word, justify="right")
-        for condition in study["conditions"]:
-            numbers = [str(condition[word]) for word in columns]
-            names = (condition["dataset"], condition["backbone"], condition["method"])
-            table.add_row(*(Text(printable(name)) for name in names), *numbers)
-        console.print(table)
-    for line in _driver_lines(status):
-        console.print(line, markup=False, soft_wrap=True)
+        facts = [
+            (printable(dataset), KIND_NOTES[kind])
+            for dataset, kind in study["data"].items()
+            if kind in KIND_NOTES
+        ]
+        width = max(len(printable(row["method"])) for row in study["conditions"])
+        for row in study["conditions"]:
+            ended = [f"{row['done']} of {sum(row[word] for word in STATUSES)} done"]
+            ended += [f"{row[word]} {word}" for word in STATUSES[1:] if row[word]]
+            task = printable(f"{row['dataset']} × {row['backbone']}")
+            facts.append((task, f"{printable(row['method']):<{width}}  {', '.join(ended)}"))
+        name, planned = printable(study["study"]), counted(study["planned"], "run")
+        print_facts(f"{name}: {planned}: {counts}{hint}", facts)
+    typer.echo("\n".join(_driver_lines(status)))
     if not status["studies"]:
-        console.print(f"{status['store']} holds no study yet.", markup=False)
+        typer.echo(f"{status['store']} holds no study yet.")
 
 
 def _driver_lines(status: dict[str, Any]) -> list[str]:

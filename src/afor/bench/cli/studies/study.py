@@ -1,7 +1,7 @@
 """The commands ``afor study | plan``: the content of a study, and its runs."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -17,7 +17,7 @@ from afor.bench.cli.studies.selection import (
     select_study,
     step_timer,
 )
-from afor.bench.cli.terminal import print_json, print_next
+from afor.bench.cli.terminal import print_facts, print_json, print_next
 from afor.bench.common.devices import is_available
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.text import counted
@@ -171,24 +171,27 @@ def plan(
         summary |= {"decides": decisions} if pilot else {}
         print_json(summary, indent=None)
         return
-    states = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-    typer.echo(f"{planned.name}: {counted(len(study_plan.runs), 'run')}: {states}")
-    if searched:
-        typer.echo(f"before them the learning rate is searched: {searched}")
+    facts = [("search", f"the learning rate is searched first: {searched}")] if searched else []
     if counts["open"]:
         workers = jobs or cores()
         left = "not known before the first run"
         if seconds_left is not None:
-            left = f"about {clock(seconds_left / workers)}"
-        typer.echo(f"time left, {workers} at once: {left}")
+            left = f"about {clock(seconds_left / workers)} with {workers} at once"
+        if needs is not None:
+            left += f"; on one core {describe_span(needs.total)}: runs may stop early"
+        facts.append(("time", left))
     if needs is not None:
-        _print_needs(needs)
-    _print_data(study_plan, absent)
-    if details:
-        _print_conditions(planned, study_plan, needs)
+        prepared, stored = map(describe_bytes, (needs.prepared_bytes, needs.results_bytes))
+        facts.append(("disk", f"{prepared} of prepared trials, {stored} of results"))
+        if needs.worker_bytes:
+            facts.append(("memory", f"about {describe_bytes(needs.worker_bytes)} for each worker"))
+    facts += _data_facts(study_plan, absent)
+    facts += _condition_facts(planned, study_plan, needs) if details else []
     redundant = redundant_notes(planned, partial(_redundant, study_plan) if can_be_timed else None)
-    for sentence in [*pairing_notes(planned), *redundant, *decisions]:
-        typer.echo(sentence)
+    facts += [("note", sentence) for sentence in [*pairing_notes(planned), *redundant]]
+    facts += [("decides", sentence) for sentence in decisions]
+    states = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    print_facts(f"{planned.name}: {counted(len(study_plan.runs), 'run')}: {states}", facts)
     if counts["failed"]:
         print_next(f"afor store failures {path}")
     elif counts["open"]:
@@ -222,45 +225,41 @@ def _forecast_content(needs: Forecast) -> dict[str, Any]:
     return {"conditions": rows, "total": asdict(needs.total), **sizes}
 
 
-def _print_needs(needs: Forecast) -> None:
-    """Print the forecast of time, disk space and memory, and what it rests on."""
-    in_all = f"{describe_span(needs.total)} (timed steps, epochs not known before)"
-    typer.echo(f"time in all, on one core of this machine: {in_all}")
-    memory = f"; memory of a worker: about {describe_bytes(needs.worker_bytes or 0)}"
-    typer.echo(
-        f"disk: {describe_bytes(needs.prepared_bytes)} of prepared trials, "
-        f"{describe_bytes(needs.results_bytes)} of results{memory if needs.worker_bytes else ''}"
-    )
-
-
-def _print_data(study_plan: StudyPlan, absent: Mapping[str, Exception]) -> None:
-    """Print a line per data set: subjects, folds and windows, and why it is absent."""
+def _data_facts(
+    study_plan: StudyPlan, absent: Mapping[str, Exception]
+) -> Iterator[tuple[str, str]]:
+    """Yield the subjects, folds and windows of each data set, and why it is absent."""
     for title, manifest in study_plan.manifests.items():
         first = manifest.splits[0]
         sizes = f"{len(first.train)} / {len(first.validation)} / {len(first.test)}"
-        typer.echo(
-            f"{title}: {len(manifest.subjects)} subjects, {manifest.folds} folds, "
-            f"{sizes} to train / validate / test; {len(study_plan.sources[title])} windows"
+        yield (
+            title,
+            f"{len(manifest.subjects)} subjects, {manifest.folds} folds, {sizes} to train / "
+            f"validate / test; {len(study_plan.sources[title])} windows",
         )
         if title in absent:
-            typer.echo(f"absent, planned as published: {title}. {absent[title]}", err=True)
+            reason = str(absent[title]).partition(". ")[0]
+            yield "", f"absent, planned as published: {reason}. `afor data list` says more"
 
 
-def _print_conditions(study: Study, study_plan: StudyPlan, needs: Forecast | None) -> None:
-    """Print a line per data set, backbone and method, and what is trained together."""
+def _condition_facts(
+    study: Study, study_plan: StudyPlan, needs: Forecast | None
+) -> Iterator[tuple[str, str]]:
+    """Yield each data set, backbone and method, and what is trained together."""
     # The rate of a condition's first run; a search has several.
     rates = {run.condition: run.rate for run in reversed(study_plan.runs)}
     for row in study_plan.expected():
         condition = (row.dataset, row.backbone, row.method)
         time = f", {describe_span(needs.by_condition[condition])}" if needs else ""
-        typer.echo(
-            f"  {' × '.join(condition)}: "
+        yield (
+            "runs",
+            f"{' × '.join(condition)}: "
             f"{_count(row.folds, study_plan.manifests[row.dataset].folds, 'fold')} × "
             f"{_count(row.repetitions, study.protocol.repetitions, 'repetition')}, "
-            f"lr {rates[condition]:g}{time}"
+            f"lr {rates[condition]:g}{time}",
         )
     for (dataset, backbone), bundling in study_plan.bundling.items():
-        typer.echo(f"  {dataset} × {backbone}: {bundling.describe()}")
+        yield "bundles", f"{dataset} × {backbone}: {bundling.describe()}"
 
 
 def _count(selected: int, total: int, noun: str) -> str:

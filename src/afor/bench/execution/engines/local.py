@@ -159,32 +159,32 @@ class LocalEngine:
         packed = {name: pickle.dumps(source) for name, source in sources.items()}
         waiting, deaths = deque(make_bundles(jobs, self.bundle, self.workers)), Counter[str]()
         inbox: queue.SimpleQueue[tuple[_Worker, Any]] = queue.SimpleQueue()
-        crew: list[_Worker] = []
+        processes: list[_Worker] = []
         numbers = iter(range(1, sys.maxsize))
         starts = WorkerStarts()
         checked_at = time.monotonic()
         try:
-            while waiting or any(worker.jobs for worker in crew):
-                idle = sum(not worker.jobs for worker in crew)
+            while waiting or any(worker.jobs for worker in processes):
+                idle = sum(not worker.jobs for worker in processes)
                 pause_s = starts.pause_s()  # read once: the wait below must use the same value
-                while len(crew) < self.workers and idle < len(waiting) and not pause_s:
-                    in_use = [worker.gpu for worker in crew]
+                while len(processes) < self.workers and idle < len(waiting) and not pause_s:
+                    in_use = [worker.gpu for worker in processes]
                     gpu = min(self.gpus, key=in_use.count, default=None)  # with the fewest workers
-                    crew.append(_Worker(next(numbers), spool, self.threads, inbox, gpu))
+                    processes.append(_Worker(next(numbers), spool, self.threads, inbox, gpu))
                     idle += 1
-                for worker in crew:
+                for worker in processes:
                     if waiting and worker.is_ready and not worker.jobs:
                         worker.give(waiting.popleft(), packed)
-                checked_at = _extend_after_sleep(crew, checked_at)
+                checked_at = _extend_after_sleep(processes, checked_at)
                 try:
-                    worker, message = inbox.get(timeout=self._wait_s(crew, pause_s))
+                    worker, message = inbox.get(timeout=self._wait_s(processes, pause_s))
                 except queue.Empty:
-                    hanging = [worker for worker in crew if self._left_s(worker) <= 0]
+                    hanging = [worker for worker in processes if self._left_s(worker) <= 0]
                     if not hanging:
                         continue  # a pause is over
                     worker, message = hanging[0], None
                     worker.end_as_hanging(self._limit_s(worker))
-                if worker not in crew:
+                if worker not in processes:
                     continue  # a late message of a worker that was killed as hanging
                 match message:
                     case ("ready",):
@@ -203,11 +203,11 @@ class LocalEngine:
                         )
                     case None:  # the pipe is closed: the worker has exited
                         worker.stop(grace_s=CLOSING_S)
-                        crew.remove(worker)
+                        processes.remove(worker)
                         _count_early_end(worker, starts)
                         yield from self._after_death(worker, spool, deaths, waiting)
         finally:
-            for worker in crew:
+            for worker in processes:
                 worker.stop()
 
     def _after_death(
@@ -265,9 +265,9 @@ class LocalEngine:
     def _left_s(self, worker: "_Worker") -> float:
         return self._limit_s(worker) - worker.busy_s()
 
-    def _wait_s(self, crew: "Sequence[_Worker]", pause_s: float) -> float:
+    def _wait_s(self, processes: "Sequence[_Worker]", pause_s: float) -> float:
         """Return how long to wait for a message until a worker may exceed its limit."""
-        waits = [CHECK_EVERY_S, *(self._left_s(worker) for worker in crew)]
+        waits = [CHECK_EVERY_S, *(self._left_s(worker) for worker in processes)]
         return max(min([*waits, pause_s] if pause_s else waits), 0.0)
 
 
@@ -283,12 +283,12 @@ def _count_early_end(worker: "_Worker", starts: WorkerStarts) -> None:
         )
 
 
-def _extend_after_sleep(crew: "Sequence[_Worker]", checked_at: float) -> float:
+def _extend_after_sleep(processes: "Sequence[_Worker]", checked_at: float) -> float:
     """Do not charge workers for time in which this process did not run; return the time now."""
     now = time.monotonic()
     late_s = now - checked_at - CHECK_EVERY_S
     if late_s > LATE_S:
-        for worker in crew:
+        for worker in processes:
             worker.since += late_s
     return now
 
