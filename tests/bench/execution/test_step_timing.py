@@ -1,8 +1,11 @@
 import json
+import sys
+from types import ModuleType
 
 import pytest
+from torch import nn
 
-from afor.bench.common.errors import ConfigError
+from afor.bench.common.errors import ConfigError, TrainingError
 from afor.bench.execution import forecast as step_timing
 from afor.bench.execution.forecast import StepTimer
 from afor.bench.execution.sources import open_sources
@@ -83,3 +86,23 @@ def test_a_network_that_raises_ends_the_forecast_with_its_error(planned, tmp_pat
         StepTimer(tmp_path).times(
             {**spec, "backbone": {"name": "eegnet", "settings": {"dropuot": 0.5}}}, shape
         )
+
+
+def test_a_network_that_fails_on_windows_of_this_shape_ends_it_in_a_sentence(
+    planned, tmp_path, monkeypatch
+):
+    class Narrow(nn.Module):
+        def __init__(self, shape):
+            super().__init__()
+            self.layer = nn.Conv1d(shape.channels, shape.classes, shape.samples + 1)
+
+        def forward(self, signal):
+            return self.layer(signal)[..., 0]
+
+    module = ModuleType("narrow_networks")
+    module.Narrow = Narrow
+    monkeypatch.setitem(sys.modules, "narrow_networks", module)
+    plan, _, shape = planned
+    spec = {**specs(plan)[0], "backbone": {"name": "narrow_networks:Narrow", "settings": {}}}
+    with pytest.raises(TrainingError, match=r"Narrow on random windows: RuntimeError: Calculated"):
+        StepTimer(tmp_path).times(spec, shape)

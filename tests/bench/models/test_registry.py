@@ -51,6 +51,10 @@ def no_module(shape) -> nn.Module:
     return "not a network"  # type: ignore[return-value]
 
 
+def too_short(shape) -> nn.Module:
+    raise ValueError(f"{shape.samples} samples are too few")
+
+
 class Hidden(nn.Module):
     """A class whose signature cannot be read."""
 
@@ -62,7 +66,9 @@ def user_module(monkeypatch):
     module = ModuleType("my_models")
     module.Linear, module.Demanding = Linear, Demanding  # type: ignore[attr-defined]
     module.NOT_CALLABLE = 3  # type: ignore[attr-defined]
-    for thing in (make_linear, quoted, keywords_only, not_annotated, wrongly_annotated, no_module):
+    named = (make_linear, quoted, keywords_only, not_annotated, wrongly_annotated, no_module,
+             too_short)  # fmt: skip
+    for thing in named:
         setattr(module, thing.__name__, thing)
     module.opaque, module.Other = Hidden, dict  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "my_models", module)
@@ -146,6 +152,12 @@ def test_a_function_that_says_it_returns_a_network_can_be_named(name, six_channe
         ("my_models:keywords_only", {}, "takes no positional argument"),
         ("my_models:opaque", {}, "no readable signature"),
         ("my_models:no_module", {}, "built a str, expected a torch.nn.Module"),
+        (
+            "my_models:too_short",
+            {},
+            "'my_models:too_short' cannot be built for 6 channels, 128 samples at 128 Hz and 2 "
+            "classes: ValueError: 128 samples are too few",
+        ),
         ("no_such_module:Net", {}, '"no_such_module" cannot be imported.*PYTHONPATH'),
         ("my_models:", {}, "Unknown backbone 'my_models:'"),
         ("my_models:not_annotated", {}, "return annotation `-> torch.nn.Module`"),

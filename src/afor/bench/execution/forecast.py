@@ -19,7 +19,7 @@ import numpy as np
 
 from afor import __version__
 from afor.bench.common.devices import pick_device
-from afor.bench.common.errors import TrainingError
+from afor.bench.common.errors import AforError, TrainingError
 from afor.bench.common.files import write_atomically
 from afor.bench.common.seeding import isolated
 from afor.bench.common.text import counted
@@ -259,12 +259,21 @@ def _measure(spec: Mapping[str, Any], shape: InputShape, together: int) -> StepT
         if not stacks_here(make_model()):
             together = 1  # as a worker trains them on this machine
     outcomes: list[RunRecord | Exception] = []
-    train_bundle(
-        [settings] * together, windows, make_model, lambda _, outcome, __: outcomes.append(outcome)
-    )
-    record = outcomes[0]
-    if isinstance(record, Exception):
-        raise record
+    try:
+        train_bundle(
+            [settings] * together,
+            windows,
+            make_model,
+            lambda _, outcome, __: outcomes.append(outcome),
+        )
+        record = outcomes[0]
+        if isinstance(record, Exception):
+            raise record
+    except AforError:
+        raise
+    except Exception as error:  # anybody's network, which may fail in any way
+        reason = f"{type(error).__name__}: {error}"
+        raise TrainingError(f"{backbone['name']} on random windows: {reason}") from error
     if record.status != "done":
         raise TrainingError(f"{backbone['name']} on random windows: {record.reason}")
     timed = record.history[1:]

@@ -67,15 +67,19 @@ def build_backbone(name: str, shape: InputShape, **settings: Any) -> nn.Module:
     """
     factory, inputs = _resolve(name, shape)
     _check_settings(name, factory, inputs, settings)
-    if inputs is None:
-        model = factory(shape, **settings)
-    else:
-        try:
-            model = factory(**inputs, **settings)
-        except (TypeError, ValueError) as error:  # it wants the electrodes, or cannot do without
-            if "chs_info" not in str(error) or "chs_info" in settings:
-                raise
-            model = factory(**inputs, **settings, chs_info=electrodes(name, shape))
+    try:
+        model = factory(shape, **settings) if inputs is None else factory(**inputs, **settings)
+    except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+        if name in BACKBONES:
+            raise
+        if inputs is None or "chs_info" not in str(error) or "chs_info" in settings:
+            raise ConfigError(
+                f"Backbone {name!r} cannot be built for {shape.channels} channels, {shape.samples} "
+                f"samples at {shape.rate_hz:g} Hz and {shape.classes} classes: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        # It wants the electrodes, or cannot do without.
+        model = factory(**inputs, **settings, chs_info=electrodes(name, shape))
     if not isinstance(model, nn.Module):
         raise ConfigError(
             f"Backbone {name!r} built a {type(model).__name__}, expected a torch.nn.Module."

@@ -96,21 +96,33 @@ def test_networks_of_braindecode_that_fit_a_shape_are_listed(monkeypatch):
             print("printed by a network")
             self.layer = nn.Linear(n_chans * n_times, n_outputs)
 
+        def forward(self, x):
+            return self.layer(x.flatten(1))
+
+    class Sequence(Fits):
+        def forward(self, x):
+            return super().forward(x)[..., None]
+
     class TooLong(nn.Module):
         def __init__(self, n_chans, n_outputs, n_times, sfreq):  # noqa: ARG002
             super().__init__()
             raise ValueError("n_times must be at least 1000")
 
     fake = ModuleType("braindecode.models")
-    fake.Fits, fake.TooLong, fake.number = Fits, TooLong, 3
+    fake.Fits, fake.Sequence, fake.TooLong, fake.number = Fits, Sequence, TooLong, 3
     monkeypatch.setitem(sys.modules, "braindecode", ModuleType("braindecode"))
     monkeypatch.setitem(sys.modules, "braindecode.models", fake)
     words = ["models", "--braindecode", "3x10@100,2"]
     printed = runner.invoke(app, words).stdout
-    assert "1 of 2 fit 3 × 10 samples at 100 Hz with 2 classes" in printed
+    assert "1 of 3 fit 3 × 10 samples at 100 Hz with 2 classes" in printed
     rows = json.loads(runner.invoke(app, [*words, "--json"]).stdout)
     assert rows == [
         {"name": "braindecode:Fits", "parameters": 62, "reason": ""},
+        {
+            "name": "braindecode:Sequence",
+            "parameters": None,
+            "reason": "returns (2, 2, 1) for two windows, not one logit per class",
+        },
         {
             "name": "braindecode:TooLong",
             "parameters": None,

@@ -95,16 +95,22 @@ def parse_shape(text: str) -> InputShape:
 
 
 def _print_braindecode(shape: InputShape, *, as_json: bool) -> None:
-    """Build every network of braindecode for a shape, and say which fit."""
+    """Build every network of braindecode for a shape, try it, and say which fit."""
+    import torch
+
     from afor.bench.models.registry import build_backbone, import_braindecode
 
     rows: list[dict[str, Any]] = []
     for name in import_braindecode():
         try:
             with redirect_stdout(sys.stderr):  # some networks print
-                network = build_backbone(f"braindecode:{name}", shape)
+                network = build_backbone(f"braindecode:{name}", shape).eval()
+                with torch.inference_mode():
+                    found = tuple(network(torch.zeros(2, shape.channels, shape.samples)).shape)
+            if found != (2, shape.classes):
+                raise ConfigError(f"returns {found} for two windows, not one logit per class")
         except Exception as error:  # noqa: BLE001  anybody's code, which may refuse in any way
-            reason = " ".join(str(error).split())[:100] or type(error).__name__
+            reason = " ".join(str(error.__cause__ or error).split())[:100] or type(error).__name__
             rows.append({"name": f"braindecode:{name}", "parameters": None, "reason": reason})
         else:
             count = sum(p.numel() for p in network.parameters())
