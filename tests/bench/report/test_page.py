@@ -172,6 +172,11 @@ def test_no_gain_is_named_before_its_verdict(page):
     assert verdict < gain.start()
 
 
+def test_the_labels_of_metrics_are_explained_before_the_first_table(html):
+    before = html[: html.index("<table")]
+    assert "Acc: accuracy; wF1: weighted F1" in before
+
+
 def test_incomplete_runs_are_said_at_the_top(simulated):
     results, expected = simulated
     lacking = [r for r in results if (r.method, r.fold) != ("afor", 3)]

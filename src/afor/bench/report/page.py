@@ -24,7 +24,13 @@ from afor.bench.report.tables.formats import Table, printable, to_csv, to_html, 
 from afor.bench.report.verdicts import answers
 from afor.bench.stats.diagnosis import diagnose
 from afor.bench.stats.groups import Condition
-from afor.bench.stats.labels import dataset_label, method_label, metric_style, task_label
+from afor.bench.stats.labels import (
+    dataset_label,
+    method_label,
+    metric_style,
+    metric_words,
+    task_label,
+)
 from afor.bench.stats.results import Results
 from afor.bench.store.files import results_csv
 from afor.bench.store.results import RunResult
@@ -144,6 +150,7 @@ def render_report(
         sources=[path.name for path in results.paths],
         notes=results.notes,
         diagnosis=diagnose(results),
+        metrics="; ".join(map(metric_words, results.metrics)),
         answers=answers(results.comparisons, results.metrics[0], results.pooled),
         sections=shown,
         details=[_details(c, results.metrics, anchors[_link(c)]) for c in conditions.values()

@@ -101,6 +101,15 @@ METRIC_STYLES: Mapping[str, MetricStyle] = {
     "accuracy_before": MetricStyle("Acc before", margin=1.0),
     "nll_before": replace(_NATS, label="NLL before"),
 }
+# Names of metrics that are not words.
+_IN_WORDS = {
+    "weighted_f1": "weighted F1",
+    "macro_f1": "macro F1",
+    "kappa": "Cohen's kappa",
+    "auroc": "area under the ROC curve",
+    "nll": "negative log-likelihood",
+    "brier": "Brier score",
+}
 
 
 def method_label(name: str) -> str:
@@ -152,6 +161,18 @@ def metric_style(name: str) -> MetricStyle:
     ('10⁻³ nats', True)
     """
     return METRIC_STYLES.get(name) or MetricStyle(name)
+
+
+def metric_words(name: str) -> str:
+    """Return what the label of a metric stands for.
+
+    >>> metric_words("weighted_f1"), metric_words("nll")
+    ('wF1: weighted F1', 'NLL: negative log-likelihood, less is better')
+    """
+    style = metric_style(name)
+    words = _IN_WORDS.get(name, name.replace("_", " "))
+    said = style.label if style.label == words else f"{style.label}: {words}"
+    return f"{said}{', less is better' * style.lower_is_better}"
 
 
 def gain_label(metric: str, baseline: str) -> str:
