@@ -20,7 +20,6 @@ MODULES = [
     "afor.bench.stats.paper_numbers",
     "afor.bench.stats.pooling",
     "afor.bench.stats.sensitivity",
-    "afor.bench.stats.comparisons",
     "afor.bench.report.tables.formats",
     "afor.bench.report.verdicts",
 ]
