@@ -4,7 +4,7 @@
 parameters and state are the same objects at the same addresses, in storages (which it keeps alive)
 of the same size; parameters and gradients have the same dtypes, shapes and strides. On a small
 network these comparisons take longer than the kernel, so they use `map` over lists instead of
-Python loops.
+Python loops, and the addresses are compared in C where the native kernel was built.
 
 It holds every parameter that has had a gradient. In lists of gradients, tensors of the same layout
 stand for those that are missing in a step. Frozen parameters are not in it.
@@ -44,9 +44,10 @@ class KnownGroup:
         self._all_states = list(state.values())
         self.columns = [[s[name] for s in self._states] for name in STATE]
         self._state_tensors = list(_values(self._states))
-        self._tensors = [*self.params, *self._state_tensors]
-        self._addresses = list(map(address_of, self._tensors))
-        self._storages = list(map(storage_of, self._tensors))
+        self.tensors = [*self.params, *self._state_tensors]
+        self._addresses = list(map(address_of, self.tensors))
+        self.address_check: Callable[[], bool] | None = None  # in C, from the native kernel
+        self._storages = list(map(storage_of, self.tensors))
         self._storage_sizes = list(map(storage_size, self._storages))
         self._stand_ins = [p.detach() for p in self.params]
         self._layouts = [list(map(get, self.params)) for get in _LAYOUT]
@@ -91,18 +92,25 @@ class KnownGroup:
         for i in self.missing:
             grads[i] = self._stand_ins[i]
         try:
-            if list(map(address_of, self._tensors)) != self._addresses:
-                return None
-            found = Grads(grads, list(map(address_of, grads)), list(map(storage_of, grads)))
             if self._same_layouts is None or not self._same_layouts(*params, *grads):
                 if not self._have_layouts(grads):
                     return None
                 self._same_layouts = layout_guard([*params, *grads])
+            # After the layouts: the check in C is for dense tensors, which have an address.
+            if not self._are_in_place():
+                return None
+            found = Grads(grads, list(map(address_of, grads)), list(map(storage_of, grads)))
         except (TypeError, RuntimeError):  # not a dense gradient
             return None
         if list(map(storage_size, self._storages)) != self._storage_sizes:
             return None
         return found
+
+    def _are_in_place(self) -> bool:
+        """Return True if parameters and state are where they were."""
+        if self.address_check is not None:
+            return self.address_check()
+        return list(map(address_of, self.tensors)) == self._addresses
 
     def step_tensors(self, grads: Grads) -> StepTensors | None:
         """Return the lists of a step, or None if the state or a gradient is not to be touched.

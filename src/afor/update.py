@@ -232,17 +232,16 @@ def _scalar_control(
 ) -> Coefficients:
     new: list[float] = []
     coefficients = []
-    counts, states = torch.stack(steps).tolist(), torch.stack(controls).tolist()
+    states, counts = map(Tensor.tolist, controls), map(Tensor.item, steps)
     for state, count, *row in zip(states, counts, *map(Tensor.tolist, sums), strict=True):
         held, (forgetting, correction, scale, shift) = advance_floats(
             state, count + 1.0, row, settings
         )
         new += (*held, forgetting, correction)
         coefficients.append((forgetting, scale, shift))
-    new += [count + 1.0 for count in counts]
     table = torch.frombuffer(array("d", new), dtype=torch.float64)  # faster than tensor()
-    rows, counted = table[: -len(counts)].view(len(counts), -1), table[-len(counts) :]
-    torch_private.foreach_copy_([*controls, *steps], [*rows.unbind(), *counted.unbind()])
+    torch_private.foreach_copy_(controls, table.view(len(controls), -1).unbind())
+    torch_private.foreach_add_(steps, [torch.ones(())] * len(steps))
     return Coefficients(*map(list, zip(*coefficients, strict=True)))
 
 

@@ -8,11 +8,11 @@ import torch
 from torch import nn
 
 from afor import AFOR
-from afor.native import binding as fused
+from afor.native import binding
 from afor.native.group_plan import GroupPlan
 
 needs_kernel = pytest.mark.skipif(
-    fused.unavailable_reason() is not None, reason=str(fused.unavailable_reason())
+    binding.unavailable_reason() is not None, reason=str(binding.unavailable_reason())
 )
 
 
@@ -34,7 +34,9 @@ def train(shapes, steps=8, dtype=torch.float32, **options):
 
 @pytest.fixture
 def without_kernel(monkeypatch):
-    monkeypatch.setattr(fused, "_library", lambda: "the native kernel is not here: a test took it")
+    monkeypatch.setattr(
+        binding, "_library", lambda: "the native kernel is not here: a test took it"
+    )
 
 
 def test_without_the_kernel_the_default_still_works(without_kernel):
@@ -45,7 +47,7 @@ def test_without_the_kernel_the_default_still_works(without_kernel):
 
 
 def test_without_the_kernel_the_default_says_so_once_in_the_log(without_kernel, caplog):
-    fused.log_missing_kernel.cache_clear()
+    binding.log_missing_kernel.cache_clear()
     train([(5,)], steps=1, foreach=False)
     assert caplog.messages == []  # the user chose
     for _ in range(2):
@@ -53,12 +55,12 @@ def test_without_the_kernel_the_default_says_so_once_in_the_log(without_kernel, 
     (message,) = caplog.messages
     assert message.startswith("AFOR runs without its native kernel, a step on the CPU takes")
     assert "a test took it" in message
-    fused.log_missing_kernel.cache_clear()
+    binding.log_missing_kernel.cache_clear()
 
 
 @needs_kernel
 def test_with_the_kernel_nothing_is_logged(caplog):
-    fused.log_missing_kernel.cache_clear()
+    binding.log_missing_kernel.cache_clear()
     train([(5,)], steps=1)
     assert caplog.messages == []
 
@@ -155,6 +157,39 @@ def test_a_plan_is_kept_between_steps_and_dropped_when_it_no_longer_holds():
     optimizer.step()
     assert optimizer._plans[id(group)] is second
     assert [optimizer.state[p]["step"].item() for p in params] == [10, 11]
+
+
+MOVES = {
+    "another storage": lambda t: t.set_(torch.zeros(7)),
+    "data of another tensor": lambda t: setattr(t, "data", torch.zeros(7)),
+    "another place in its storage": lambda t: t.set_(t.untyped_storage(), 1, (6,), (1,)),
+    "a larger storage": lambda t: t.untyped_storage().resize_(4096),
+    "no storage": lambda t: t.untyped_storage().resize_(0),
+    "swapped with another tensor": lambda t: torch.utils.swap_tensors(t, torch.zeros(7)),
+}
+
+
+@needs_kernel
+@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("position", [0, 2])
+def test_a_tensor_that_has_moved_is_noticed_in_one_call_of_the_kernel(move, position):
+    tensors = [torch.zeros(7), nn.Parameter(torch.zeros(3)), torch.zeros(7)]
+    are_in_place = binding.address_check(tensors)
+    assert are_in_place()
+    MOVES[move](tensors[position])
+    assert not are_in_place()
+
+
+@needs_kernel
+def test_where_torch_gives_no_address_function_steps_have_the_same_bits(monkeypatch):
+    expected, _ = train([(33,), (7, 5)])
+    monkeypatch.setattr(binding, "data_ptr_function", None)
+    params, optimizer = train([(33,), (7, 5)])
+    assert binding.address_check(params) is None
+    assert all(torch.equal(a, b) for a, b in zip(expected, params, strict=True))
+    plan = next(iter(optimizer._plans.values()))
+    params[0].data = params[0].data.clone()
+    assert not plan.run(optimizer)
 
 
 @needs_kernel

@@ -15,7 +15,7 @@ import torch
 
 from afor import AFOR
 from afor.control import FIELDS, ControlSettings
-from afor.native import binding as fused
+from afor.native import binding
 from afor.native.binding import unavailable_reason
 from afor.native.extension import declare
 from afor.tensors import StepTensors
@@ -84,7 +84,7 @@ def test_threads_of_its_own_give_the_same_bits_as_those_of_torch(threads, monkey
     threads(3)
     shapes: Shapes = [(300_001,)]
     expected = run(shapes=shapes, fused=True)
-    monkeypatch.setattr(fused, "openmp_team", lambda: None)
+    monkeypatch.setattr(binding, "openmp_team", lambda: None)
     assert_same_bits(run(shapes=shapes, fused=True), expected)
 
 
@@ -94,7 +94,7 @@ def test_the_two_halves_of_a_step_give_the_bits_of_a_whole_one(threads, dtype) -
     threads(2)
     expected = run(dtype=dtype, fused=True)
 
-    def in_halves(step: fused.KernelStep) -> None:
+    def in_halves(step: binding.KernelStep) -> None:
         params, _, *state = step.tensors
         before = [t.clone() for column in (params, *state) for t in column]
         sums = step.sums()
@@ -108,13 +108,13 @@ def test_the_two_halves_of_a_step_give_the_bits_of_a_whole_one(threads, dtype) -
 
 
 @needs_kernel
-@pytest.mark.parametrize("name", fused.ARRAYS)
+@pytest.mark.parametrize("name", binding.ARRAYS)
 def test_a_storage_that_is_resized_between_the_halves_is_not_touched(name) -> None:
-    tensors = {n: [torch.ones(5) for _ in range(3)] for n in fused.ARRAYS}
+    tensors = {n: [torch.ones(5) for _ in range(3)] for n in binding.ARRAYS}
     tensors["control"] = [torch.zeros(len(FIELDS)) for _ in range(3)]
     tensors["step"] = [torch.zeros(()) for _ in range(3)]
-    settings = fused.kernel_settings(ControlSettings(), weight_decay=0.0, grad_factor=1.0)
-    step = fused.KernelStep(StepTensors(*tensors.values()), 0.1, settings)
+    settings = binding.kernel_settings(ControlSettings(), weight_decay=0.0, grad_factor=1.0)
+    step = binding.KernelStep(StepTensors(*tensors.values()), 0.1, settings)
     sums = step.sums()
     tensors[name][1].untyped_storage().resize_(0)
     others = [t for n, ts in tensors.items() for i, t in enumerate(ts) if (n, i) != (name, 1)]
@@ -128,7 +128,7 @@ def build_kernel(library: Path, *flags: str) -> ctypes.CDLL:
     """Compile the kernel with further flags and load it."""
     command = [str(COMPILER), *FLAGS, "-w", *flags, "-shared", "-fPIC", str(SOURCE)]
     subprocess.run([*command, "-lm", "-lpthread", "-o", str(library)], check=True)
-    return declare(ctypes.CDLL(str(library)), fused.FUNCTIONS)
+    return declare(ctypes.CDLL(str(library)), binding.FUNCTIONS)
 
 
 @functools.cache
@@ -154,11 +154,11 @@ def run_all_loops() -> list[torch.Tensor]:
     ["", "-march=x86-64-v3", "-DAFOR_WIDTH=32", "-O1 -DAFOR_WIDTH=64"],
 )
 def test_other_vectors_and_flags_give_the_same_bits(flags, tmp_path, monkeypatch) -> None:
-    if "x86" in flags and fused.instruction_set() not in ("avx2", "avx512"):
+    if "x86" in flags and binding.instruction_set() not in ("avx2", "avx512"):
         pytest.skip("the processor lacks AVX2")
     expected = results_of_this_kernel()
     loaded = build_kernel(tmp_path / "kernel.so", "-DAFOR_SCALAR", *flags.split())
-    monkeypatch.setattr(fused, "_library", lambda: loaded)
+    monkeypatch.setattr(binding, "_library", lambda: loaded)
     assert_same_bits(run_all_loops(), expected)
 
 
@@ -168,20 +168,20 @@ def test_the_loops_for_another_vendor_give_the_same_bits(threads, tmp_path, monk
     threads(2)  # which loops are in use decides in which order two threads meet a large tensor
     expected = run_all_loops()
     loaded = build_kernel(tmp_path / "kernel.so", "-DAFOR_OTHER_VENDOR")
-    problem = fused._select(loaded, "avx2")
+    problem = binding._select(loaded, "avx2")
     if problem is not None:
         pytest.skip(problem)
-    monkeypatch.setattr(fused, "_library", lambda: loaded)
+    monkeypatch.setattr(binding, "_library", lambda: loaded)
     assert_same_bits(run_all_loops(), expected)
 
 
 @pytest.fixture
 def select():
-    library = fused._library()
+    library = binding._library()
     assert not isinstance(library, str)
     before = library.afor_selected().decode()
-    yield lambda name: fused._select(library, name)
-    assert fused._select(library, before) is None
+    yield lambda name: binding._select(library, name)
+    assert binding._select(library, before) is None
 
 
 @needs_kernel
@@ -190,7 +190,7 @@ def test_every_instruction_set_of_the_processor_gives_the_same_bits(name, select
     problem = select(name)
     if problem is not None:
         pytest.skip(problem)
-    assert fused.instruction_set() == name
+    assert binding.instruction_set() == name
     found = run_all_loops()
     assert select("default") is None
     assert_same_bits(found, run_all_loops())
@@ -198,12 +198,12 @@ def test_every_instruction_set_of_the_processor_gives_the_same_bits(name, select
 
 @needs_kernel
 def test_the_best_instruction_set_is_chosen_unless_another_is_named(select) -> None:
-    library = fused._library()
+    library = binding._library()
     assert not isinstance(library, str)
-    usable = [name for name in fused._instruction_sets(library) if select(name) is None]
+    usable = [name for name in binding._instruction_sets(library) if select(name) is None]
     assert usable[-1] == "default"
     assert select("") is None
-    assert fused.instruction_set() == usable[0]
+    assert binding.instruction_set() == usable[0]
 
 
 @pytest.fixture
@@ -212,11 +212,11 @@ def load_with(monkeypatch):
 
     def load(name: str) -> None:
         monkeypatch.setenv("AFOR_KERNEL_ISA", name)
-        fused._library.cache_clear()
+        binding._library.cache_clear()
 
     yield load
     monkeypatch.undo()
-    fused._library.cache_clear()
+    binding._library.cache_clear()
     assert unavailable_reason() is None
 
 
@@ -230,7 +230,7 @@ def one_step(**options: object) -> None:
 @needs_kernel
 def test_the_environment_variable_names_the_instruction_set(load_with) -> None:
     load_with("default")
-    assert fused.instruction_set() == "default"
+    assert binding.instruction_set() == "default"
     one_step()
     one_step(fused=True)
 
@@ -240,7 +240,7 @@ def test_an_unknown_instruction_set_is_told_and_never_used(load_with) -> None:
     load_with("avx1024")
     told = "AFOR runs without its native kernel: AFOR_KERNEL_ISA=avx1024"
     with pytest.warns(UserWarning, match=told):
-        assert fused.instruction_set() is None
+        assert binding.instruction_set() is None
     one_step()
     with pytest.raises(
         RuntimeError, match="names no instruction set of this native kernel; it has"
@@ -250,15 +250,15 @@ def test_an_unknown_instruction_set_is_told_and_never_used(load_with) -> None:
 
 @needs_kernel
 @pytest.mark.skipif(
-    unavailable_reason() is not None or fused.instruction_set() == "avx512",
+    unavailable_reason() is not None or binding.instruction_set() == "avx512",
     reason="the processor has every instruction set",
 )
 def test_an_instruction_set_that_the_processor_lacks_is_refused(select) -> None:
-    before = fused.instruction_set()
+    before = binding.instruction_set()
     problem = select("avx512")
     assert problem is not None
     assert problem.startswith("AFOR_KERNEL_ISA=avx512 names ")
-    assert fused.instruction_set() == before
+    assert binding.instruction_set() == before
 
 
 @needs_kernel
@@ -420,7 +420,7 @@ def test_what_the_user_replaces_between_steps_is_noticed() -> None:
 
 
 def test_without_the_kernel_fused_says_why_and_none_falls_back(monkeypatch) -> None:
-    monkeypatch.setattr(fused, "_library", lambda: "the native kernel was not built")
+    monkeypatch.setattr(binding, "_library", lambda: "the native kernel was not built")
     param = torch.nn.Parameter(torch.ones(3))
     with pytest.raises(RuntimeError, match=r"fused=True.*the native kernel was not built"):
         AFOR([param], fused=True)
@@ -437,13 +437,13 @@ def test_a_kernel_of_another_version_is_refused(monkeypatch) -> None:
 
     built = SimpleNamespace(origin="_kernel.so")  # also where none is
     monkeypatch.setattr("importlib.util.find_spec", lambda _: built)
-    monkeypatch.setattr(fused.ctypes, "CDLL", lambda _: Other())
-    fused._library.cache_clear()
+    monkeypatch.setattr(binding.ctypes, "CDLL", lambda _: Other())
+    binding._library.cache_clear()
     try:
-        assert "_kernel.so is of another version (interface 0" in str(fused._library())
+        assert "_kernel.so is of another version (interface 0" in str(binding._library())
     finally:
         monkeypatch.undo()
-        fused._library.cache_clear()
+        binding._library.cache_clear()
 
 
 @needs_compiler

@@ -20,7 +20,7 @@
 #include <pthread.h>
 #endif
 
-#define ABI 5                 /* raised whenever struct plan, settings or an export changes */
+#define ABI 6                 /* raised whenever struct plan, settings or an export changes */
 #define CHUNK 8192            /* elements reduced to one row of partial sums */
 #define BLOCK 1024            /* elements added in float before the lanes are emptied into double */
 #define UNIT (1 << 15)        /* elements whose second pass finds them in a core's own cache */
@@ -726,6 +726,15 @@ static void finish(struct plan *p, const double (*sums)[SUMS], int backwards) {
   struct bias bias = {0.0, 0.0};
   for (int64_t t = 0; t < p->tensors; t++) control_tensor(p, t, sums ? sums[t] : NULL, 1, &bias);
   run_pass(p, update_chunk, 0, p->chunks, backwards, threads_for_chunks(p));
+}
+
+/* Whether all these objects of Python, which are tensors, have their first elements at these addresses.
+ * `address_of` is torch's, for compiled code; the caller holds the lock of the interpreter. */
+EXPORT int afor_are_at(int64_t tensors, void *const *objects, const uint64_t *addresses,
+                       void *(*address_of)(void *)) {
+  for (int64_t t = 0; t < tensors; t++)
+    if ((uint64_t)(uintptr_t)address_of(objects[t]) != addresses[t]) return 0;
+  return 1;
 }
 
 /* Take one step on all tensors of a plan. Return 0; or, having done nothing, which tensor leaves
