@@ -56,6 +56,21 @@ def test_every_step_equals_the_package(options):
         assert_same_bits(a, b)
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "accepted"),
+    [
+        ("lr", -1.0, "at least 0"),
+        ("eps", float("nan"), "at least 0"),
+        ("weight_decay", -0.1, "at least 0"),
+        ("betas", (0.9, 1.0), r"in \[0, 1\)"),
+        ("beta2_min", 1.5, r"in \[0, 1\)"),
+    ],
+)
+def test_a_number_outside_its_range_is_refused(option, value, accepted):
+    with pytest.raises(ValueError, match=f"{option} must be {accepted}"):
+        ReleasedAFOR([torch.nn.Parameter(torch.ones(1))], **{"lr": 1e-3, option: value})
+
+
 @pytest.mark.parametrize("scale", [0.0, 1e-30, 1e-12, 1e-8, 1e-5, 1e5, 1e15])
 def test_zero_tiny_and_huge_gradients_equal_the_package(scale):
     a, b, ours, package = twins({"weight_decay": 0.01})

@@ -26,7 +26,8 @@ FIELDS = (
     "forgetting",  # 1 - beta2, of the last step: beta2 itself would lose digits in float32
     "correction",  # 1 - C, tracked directly: no cancellation in the first steps
 )
-_HELD = 7  # leading fields that a step with a non-finite gradient does not change
+_HELD = FIELDS.index("forgetting")  # a step with a non-finite gradient changes none before it
+_ZSCORE = FIELDS.index("zscore")
 _TINY = 1e-300  # below any product of norms that matters; keeps sqrt differentiable at zero
 
 
@@ -226,7 +227,7 @@ def _advance(
     span = s.beta2 - s.beta2_min
     if s.warmup_steps > 0:
         span = on.clamp_max(step * (span / s.warmup_steps), span)  # gamma times the range
-    forgetting = on.sigmoid(-held[6]) * span + slow  # 1 - beta2
+    forgetting = on.sigmoid(-held[_ZSCORE]) * span + slow  # 1 - beta2
     correction = on.addcmul(correction + forgetting, correction, forgetting, value=-1.0)  # 1 - C
 
     bias2 = correction if s.correction == "cumulative" else one_minus_power(s.beta2, step, on)

@@ -92,7 +92,7 @@ class AFOR(Optimizer):
     Args:
         params: parameters, named parameters or parameter groups, as for any torch optimizer.
             Every option below can be set per group.
-        lr: learning rate, a float or a one-element tensor (default: 1e-3).
+        lr: learning rate, a number (of NumPy, too) or a one-element tensor (default: 1e-3).
         betas: decay of the first moment, and the longest memory of the second, beta2^init
             (default: (0.9, 0.999)).
         eps: added to the denominator of the update, and where the paper adds it in the score
@@ -416,7 +416,7 @@ class AFOR(Optimizer):
         """Load a state dict of AFOR, Adam, AdamW or the package afor-optimizer.
 
         State that Adam does not have (noise, agreement and score statistics) is initialised, with a
-        warning. Unlike torch's, this method keeps the dtypes of the state: moments and control of
+        warning, which also says if ``max_exp_avg_sq`` of amsgrad is dropped. Unlike torch's, this method keeps the dtypes of the state: moments and control of
         half-precision parameters stay float32.
 
         Args:

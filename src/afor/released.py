@@ -38,6 +38,9 @@ class ReleasedAFOR(Optimizer):
         weight_decay: decoupled weight decay.
         fast_ref: compare with the larger of a fast and a slow noise average.
 
+    Raises:
+        ValueError: A number is outside its range.
+
     Example:
         >>> import torch
         >>> from afor.released import ReleasedAFOR
@@ -62,6 +65,13 @@ class ReleasedAFOR(Optimizer):
             "lr": lr, "betas": betas, "beta2_min": beta2_min, "dir_weight": dir_weight,
             "eps": eps, "weight_decay": weight_decay, "fast_ref": fast_ref,
         }  # fmt: skip
+        decays = {"betas": betas, "beta2_min": (beta2_min,)}
+        for name in ("lr", "eps", "weight_decay"):
+            if not defaults[name] >= 0:
+                raise ValueError(f"{name} must be at least 0, got {defaults[name]!r}")
+        for name, values in decays.items():
+            if not all(0 <= decay < 1 for decay in values):
+                raise ValueError(f"{name} must be in [0, 1), got {defaults[name]!r}")
         super().__init__(params, defaults)
 
     @overload

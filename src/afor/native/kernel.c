@@ -39,7 +39,8 @@ enum { RESIDUAL, MOMENTUM, GRAD_SQ, MOMENTUM_SQ, PRODUCT, SUMS };
 enum { NOISE_FAST, NOISE_SLOW, AGREEMENT, SCORE_MEAN, SCORE_VAR, SCORE, ZSCORE, FORGETTING,
        CORRECTION, FIELDS };
 
-/* The settings of a step, in the order in which native/binding.py writes them. */
+/* The settings of a step, in the order in which native/binding.py writes them: as one array, so that
+ * switches and the number of threads are doubles, too. */
 struct settings {
   double lr, weight_decay, grad_factor; /* grad_factor: -1 to maximize, 1/scale to unscale */
   double beta1, beta2, eps, beta2_min, direction_weight, direction_decay, warmup_steps;
@@ -504,7 +505,7 @@ static void update_chunk(struct plan *p, int64_t i, int64_t then) {
 
 /* Both passes over the small tensors of a unit, while they are in cache. */
 static void step_unit(struct plan *p, int64_t unit, int64_t then) {
-  (void)then;
+  (void)then; /* a unit fetches its own tensors one after the other */
   const int64_t begin = p->unit[unit], end = p->unit[unit + 1];
   const int64_t first = p->first[begin], last = p->first[end] - 1;
   struct bias bias = {0.0, 0.0};
@@ -519,7 +520,8 @@ static void step_unit(struct plan *p, int64_t unit, int64_t then) {
   for (int64_t i = last; i >= first; i--) update_chunk(p, i, i > first ? i - 1 : -1);
 }
 
-/* Units or chunks, divided among the threads in equal shares; who is done helps the others. */
+/* Units or chunks, divided among the threads in equal shares; a thread that has finished its share helps with
+ * the others. */
 struct pass {
   struct plan *plan;
   void (*work)(struct plan *, int64_t, int64_t);
