@@ -416,8 +416,9 @@ class AFOR(Optimizer):
         """Load a state dict of AFOR, Adam, AdamW or the package afor-optimizer.
 
         State that Adam does not have (noise, agreement and score statistics) is initialised, with a
-        warning, which also says if ``max_exp_avg_sq`` of amsgrad is dropped. Unlike torch's, this method keeps the dtypes of the state: moments and control of
-        half-precision parameters stay float32.
+        warning, which also says if ``max_exp_avg_sq`` of amsgrad is dropped. Unlike torch's, this
+        method keeps the dtypes of the state: moments and control of half-precision parameters stay
+        float32.
 
         Args:
             state_dict: What ``state_dict()`` of one of these optimizers returned.
