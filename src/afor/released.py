@@ -66,9 +66,9 @@ class ReleasedAFOR(Optimizer):
             "eps": eps, "weight_decay": weight_decay, "fast_ref": fast_ref,
         }  # fmt: skip
         decays = {"betas": betas, "beta2_min": (beta2_min,)}
-        for name in ("lr", "eps", "weight_decay"):
-            if not defaults[name] >= 0:
-                raise ValueError(f"{name} must be at least 0, got {defaults[name]!r}")
+        for name, value in (("lr", lr), ("eps", eps), ("weight_decay", weight_decay)):
+            if not value >= 0:
+                raise ValueError(f"{name} must be at least 0, got {value!r}")
         for name, values in decays.items():
             if not all(0 <= decay < 1 for decay in values):
                 raise ValueError(f"{name} must be in [0, 1), got {defaults[name]!r}")

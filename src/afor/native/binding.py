@@ -27,7 +27,7 @@ from afor.native.extension import Signature, load_extension, require
 from afor.tensors import STATE, Implementation, StepTensors
 from afor.torch_private import constant_for_compiler, data_ptr_function
 
-ABI = 6
+ABI = 5
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 _SETTINGS = 18  # numbers in `struct settings`
 ARRAYS = ("param", "grad", *STATE)  # the arrays of addresses, in the order of the kernel
@@ -162,13 +162,15 @@ def openmp_team() -> int | None:
 
 
 def address_check(tensors: Sequence[Tensor]) -> Callable[[], bool] | None:
-    """Return a function that tells if all tensors are where they are now, or None without a kernel.
+    """Return a function that tells if all tensors are where they are now, or None if C cannot.
 
     One call of C compares them all; the same in Python takes ten times as long. The caller keeps
     the tensors alive.
     """
     library = _library()
     if isinstance(library, str) or data_ptr_function is None:
+        return None
+    if not hasattr(library, "afor_are_at"):  # a kernel built before it had this function
         return None
     numbers = ctypes.c_uint64 * len(tensors)
     objects, addresses = numbers(*map(id, tensors)), numbers(*map(address_of, tensors))
