@@ -58,10 +58,19 @@ def built(filled_once):
         pytest.importorskip(name, reason="needs the extra docs: pip install '.[docs]'")
 
     def build(folder):
-        command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", str(DOCS), str(folder)]
-        subprocess.run(command, check=True, capture_output=True, timeout=840)
+        command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
+        done = subprocess.run(
+            [*command, str(DOCS), str(folder)],
+            check=False, capture_output=True, text=True, timeout=840,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
 
     return filled_once("documentation", build)
+
+
+@pytest.mark.timeout(900)
+def test_the_documentation_builds_without_a_warning(built):
+    assert (built / "index.html").is_file()
 
 
 @pytest.mark.timeout(900)
