@@ -94,6 +94,11 @@ def test_a_network_of_ones_own_is_looked_at_where_the_caller_can():
     assert note.startswith("first.bias of mine:Net cannot change")
     held = parse_study({"name": "x", **parts, "training": {"hold_redundant": True}})
     assert "they are held still" in redundant_notes(held, lambda _: ["first.bias"])[0]
+    one = {"name": "one", "optimizer": "afor", "training": {"hold_redundant": True}}
+    methods = [{"name": "two", "optimizer": "adam"}, one]
+    del parts["optimizers"]
+    mixed = parse_study({"name": "x", **parts, "methods": methods})
+    assert "one hold them still, the other" in redundant_notes(mixed, lambda _: ["first.bias"])[0]
 
 
 def tensors(model):

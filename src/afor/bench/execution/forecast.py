@@ -108,7 +108,8 @@ def describe_search(
     text = f"{methods} at {rates} on {folds}, {counted(len(runs), 'run')}"
     if search.trainer != DEFAULT_TRAINER:
         return text
-    return f"{text}, about {clock(forecast(runs, sources, timer).total.middle / workers)}"
+    seconds = forecast(runs, sources, timer).total.middle / workers
+    return f"{text}, about {clock(seconds)} of training"
 
 
 def _epochs(settings: RunSettings) -> Span:

@@ -271,7 +271,12 @@ def redundant_notes(
     listed = "; ".join(f"{', '.join(names)} of {use}" for use, names in tensors.items() if names)
     if not listed:
         return []
-    state = "they are held still."
-    if not study.training.hold_redundant:
+    default = study.training.hold_redundant
+    holding = [m.name for m in study.optimizers if m.training.get("hold_redundant", default)]
+    if len(holding) == len(study.optimizers):
+        state = "they are held still."
+    elif holding:
+        state = f"{', '.join(holding)} hold them still, the other methods move them."
+    else:
         state = "optimizers still move them. `training.hold_redundant = true` holds them still."
     return [f"{listed} cannot change what the network computes in training; {state}"]

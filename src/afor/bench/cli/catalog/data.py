@@ -242,7 +242,7 @@ def import_folder(root: Path, *, report: Path | None = None) -> None:
 
         search = small_search(parse_study(proposed))
         words = describe_search(search, {search.datasets[0].name: source}, StepTimer())
-        findings.append(f"the learning rate is searched first: {words} of one core")
+        findings.append(f"the learning rate is searched first: {words} on one core")
         findings.append("afor run mine.toml --lr 1e-3 takes this rate without a search")
     typer.echo("\n".join(f"# {line}".rstrip() for line in findings))
     typer.echo(proposed, nl=False)
