@@ -3,10 +3,8 @@
 import hashlib
 import json
 import re
-import sys
 import threading
 import tomllib
-import types
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from typer.testing import CliRunner
 from afor.bench.cli.app import app
 from afor.bench.common.errors import AbsentError, ConfigError, DataError
 from afor.bench.data import fetching
-from afor.bench.data.datasets import eegmat, physionet_mi, sleep_edf
+from afor.bench.data.datasets import bci2a, eegmat, physionet_mi, sleep_edf
 from afor.bench.data.fetching import Fetch, RemoteFile, download, fetch_files, named_subjects
 from afor.bench.data.loading import open_windows
 from afor.bench.data.stand_ins import write_edf
@@ -195,7 +193,7 @@ def test_without_a_checksum_a_transfer_that_breaks_off_is_noticed_and_starts_ane
 
 def test_without_a_checksum_a_file_is_whole_only_if_it_was_fetched_here(server, tmp_path):
     file = remote(server, None)
-    fetch = Fetch(files=lambda *_: [file], get=download)
+    fetch = Fetch(files=lambda *_: [file])
     (tmp_path / "a.edf").write_bytes(CONTENT[:100])  # torn, by another program
     assert not file.is_whole(tmp_path)
     assert fetch_files(fetch, tmp_path, [], None) == [file]
@@ -207,7 +205,7 @@ def test_without_a_checksum_a_file_is_whole_only_if_it_was_fetched_here(server, 
 
 
 def test_two_commands_do_not_write_one_file(server, tmp_path):
-    fetch = Fetch(files=lambda *_: [remote(server)], get=download)
+    fetch = Fetch(files=lambda *_: [remote(server)])
     with FileLock(tmp_path / ".fetching.lock"), pytest.raises(DataError, match="another process"):
         fetch_files(fetch, tmp_path, [], None)
 
@@ -312,28 +310,13 @@ def test_an_agreement_or_own_data_are_described_with_exit_code_3():
     assert "needs no files" in str(get("synthetic").exception)
 
 
-def test_without_moabb_there_is_a_sentence(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "moabb.datasets", None)
-    answer = get("bci2a", "--subject", "1", "--root", str(tmp_path))
-    assert isinstance(answer.exception, ConfigError)
-    assert "afor[moabb]" in str(answer.exception)
-
-
-def test_2a_comes_through_moabb_whole(tmp_path, monkeypatch):
-    class BNCI2014_001:  # noqa: N801
-        def data_path(self, subject):
-            paths = [tmp_path / "moabb" / f"A{subject:02d}{letter}.mat" for letter in "TE"]
-            for path in paths:
-                path.parent.mkdir(exist_ok=True)
-                path.write_bytes(path.name.encode() * 100)
-            return [str(path) for path in paths]
-
-    module = types.SimpleNamespace(BNCI2014_001=BNCI2014_001)
-    monkeypatch.setitem(sys.modules, "moabb.datasets", module)
-    monkeypatch.setitem(sys.modules, "moabb", types.SimpleNamespace(datasets=module))
-    root = tmp_path / "root"
-    assert get("bci2a", "--subject", "2", "--root", str(root)).exit_code == 0
-    assert (root / "A02E.mat").read_bytes() == b"A02E.mat" * 100
+def test_2a_comes_from_bnci_horizon_and_its_sums_are_kept(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(bci2a, "BNCI", f"{server.address}/001-2014")
+    for name in ("A02T.mat", "A02E.mat"):
+        server.files[f"/001-2014/{name}"] = name.encode() * 100
+    assert get("bci2a", "--subject", "2", "--root", str(tmp_path / "root")).exit_code == 0
+    assert (tmp_path / "root" / "A02E.mat").read_bytes() == b"A02E.mat" * 100
+    assert "A02T.mat" in (tmp_path / "root" / "FETCHED.txt").read_text()
 
 
 def test_eegmat_is_fetched_with_the_publishers_list_and_read(server, tmp_path):

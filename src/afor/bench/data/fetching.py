@@ -160,12 +160,11 @@ def listed_checksums(root: Path, list_name: str) -> dict[str, str]:
 class Fetch:
     """How the files of a data set are fetched.
 
-    ``files`` lists those of some subjects for the settings, ``get`` fetches one into the root.
-    ``lists`` are fetched before, because ``files`` reads them: the publisher's checksums.
+    ``files`` lists those of some subjects for the settings. ``lists`` are fetched before, because
+    ``files`` reads them: the publisher's checksums.
     """
 
     files: Callable[[Path, Sequence[str], Any], Sequence[RemoteFile]]
-    get: Callable[[Path, RemoteFile], None] = download
     lists: Callable[[], Sequence[RemoteFile]] = tuple
 
 
@@ -193,13 +192,13 @@ def fetch_files(
         root.mkdir(parents=True, exist_ok=True)
         with FileLock(root / ".fetching.lock", timeout=0):
             for file in fetch.lists():
-                _fetch_one(fetch, root, file)
+                _fetch_one(root, file)
             files = fetch.files(root, subjects, settings)
             fetched = []
             for done, file in enumerate(files):
                 if progress:
                     progress(done, len(files), file.name)
-                if _fetch_one(fetch, root, file):
+                if _fetch_one(root, file):
                     fetched.append(file)
     except Timeout:
         raise DataError(
@@ -212,11 +211,11 @@ def fetch_files(
     return fetched
 
 
-def _fetch_one(fetch: Fetch, root: Path, file: RemoteFile) -> bool:
+def _fetch_one(root: Path, file: RemoteFile) -> bool:
     """Fetch a file unless it is whole; return whether it was fetched."""
     if file.is_whole(root):
         return False
-    fetch.get(root, file)
+    download(root, file)
     if file.checksum is None:
         kept = {**listed_checksums(root, KEPT_LIST), file.name: sha256_of(root / file.name)}
         text = "".join(f"{digest}  {name}\n" for name, digest in sorted(kept.items()))

@@ -30,7 +30,7 @@ from afor.bench.models.settings import (
     FilterSamples,
     Momentum,
 )
-from afor.torch_private import foreach_add_, foreach_lerp_, has_hooks, is_watched, transform_level
+from afor.torch_private import has_hooks, is_watched, transform_level
 
 EEGNetForm = Literal["auto", "native", "fast", "plain"]
 
@@ -322,16 +322,9 @@ def _running(norms: Sequence[nn.BatchNorm2d]) -> list[Tensor]:
 @torch.no_grad()
 def _move_running(norms: Sequence[nn.BatchNorm2d], statistics: Sequence[Tensor]) -> None:
     """Move the running statistics of all norms towards (mean, unbiased variance) of each."""
-    batches = [norm.get_buffer("num_batches_tracked") for norm in norms]
-    running = _running(norms)
-    foreach_add_(batches, 1)
-    # Without a momentum, batch norm averages over all batches so far.
-    steps = [
-        1 / int(count) if norm.momentum is None else norm.momentum
-        for norm, count in zip(norms, batches, strict=True)
-    ]
-    if len(set(steps)) == 1:
-        foreach_lerp_(running, statistics, steps[0])
-        return
-    for index, (value, new) in enumerate(zip(running, statistics, strict=True)):
-        value.lerp_(new, steps[index // 2])
+    for norm, mean, variance in zip(norms, statistics[::2], statistics[1::2], strict=True):
+        count = norm.get_buffer("num_batches_tracked").add_(1)
+        # Without a momentum, batch norm averages over all batches so far.
+        step = 1 / int(count) if norm.momentum is None else norm.momentum
+        norm.get_buffer("running_mean").lerp_(mean, step)
+        norm.get_buffer("running_var").lerp_(variance, step)

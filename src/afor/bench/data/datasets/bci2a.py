@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from afor.bench.common.errors import AbsentError, ConfigError, DataError
-from afor.bench.common.files import write_atomically
+from afor.bench.common.errors import DataError
 from afor.bench.data.dataset import BandHz, Dataset, DatasetInfo, DataSettings, Part, Samples
 from afor.bench.data.fetching import Fetch, RemoteFile
 from afor.bench.data.formats.gdf import read_gdf
@@ -26,6 +25,7 @@ RATE_HZ = 250
 N_STORED = 25  # 22 EEG and 3 EOG channels; EOG is not used
 TRIALS = 288  # of a session
 WHERE = "https://www.bbci.de/competition/iv/ or https://bnci-horizon-2020.eu/database/data-sets"
+BNCI = "https://lampx.tugraz.at/~bci/database/001-2014"  # the server that MOABB names
 SUBJECTS = tuple(f"A{i:02d}" for i in range(1, 10))
 CHANNELS = (
     "Fz", "FC3", "FC1", "FCz", "FC2", "FC4", "C5", "C3", "C1", "Cz", "C2",
@@ -211,25 +211,7 @@ def _remote_files(
     _root: Path, subjects: Sequence[str], settings: Bci2aSettings
 ) -> list[RemoteFile]:
     names = [f"{subject}{session}.mat" for subject in subjects for session in settings.sessions]
-    return [RemoteFile(name, "BNCI Horizon 2020, through MOABB", megabytes=42.0) for name in names]
-
-
-def _get_through_moabb(root: Path, file: RemoteFile) -> None:
-    """Fetch a file of BNCI Horizon 2020 with MOABB and copy it into the root."""
-    try:
-        from moabb.datasets import BNCI2014_001
-    except ImportError as error:
-        raise ConfigError(
-            f"BCI IV 2a is fetched through MOABB, which is not there ({error}). Install it: pip "
-            f"install 'afor[moabb]'; or get the files by hand from {WHERE}."
-        ) from None
-    try:
-        paths = [Path(path) for path in BNCI2014_001().data_path(int(file.name[1:3]))]
-        source = next(path for path in paths if path.name == file.name)
-        write_atomically(root / file.name, source.read_bytes())
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}"[:300]
-        raise AbsentError(f"{file.name}: MOABB cannot fetch it ({reason}).") from error
+    return [RemoteFile(name, f"{BNCI}/{name}", megabytes=42.0) for name in names]
 
 
 class Bci2a(Dataset[Bci2aSettings]):
@@ -248,7 +230,7 @@ class Bci2a(Dataset[Bci2aSettings]):
         layout="A01T.gdf A01E.gdf A01E.mat … (GDF), or A01T.mat A01E.mat … (BNCI Horizon)",
     )
     settings = Bci2aSettings
-    fetch = Fetch(files=_remote_files, get=_get_through_moabb)
+    fetch = Fetch(files=_remote_files)
 
     def files(self, root: Path, subject: str, settings: Bci2aSettings) -> list[Path]:
         """Return the files of the selected sessions, and that of the classes of session E."""
