@@ -22,9 +22,8 @@ from afor.bench.data.splits import make_splits
 from afor.bench.data.window_source import ArrayWindows
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import build_backbone
-from afor.bench.training.batches import epoch_batches
+from afor.bench.training.batches import Sides, epoch_batches
 from afor.bench.training.fit import Fit, Team
-from afor.bench.training.loop import make_fit
 from afor.bench.training.run_spec import RunSettings
 
 CPU = torch.device("cpu")
@@ -67,7 +66,8 @@ def make_fits(case: Case, batch: int, runs: int, optimizer: str) -> list[Fit]:
     split = make_splits("benchmark", source.subjects).split(0, 0)
     settings = RunSettings(dataset="benchmark", split=split, optimizer=optimizer, batch_size=batch)
     rates = [1e-4 * 2**number for number in range(runs)]
-    return [make_fit(settings.changed(lr=lr), case.build(), source, CPU) for lr in rates]
+    sides = Sides(settings, source, CPU)
+    return [Fit(settings.changed(lr=lr), case.build(), sides) for lr in rates]
 
 
 def measure(case: Case, batch: int, runs: int, rounds: int, optimizer: str) -> dict[str, str]:
@@ -76,13 +76,15 @@ def measure(case: Case, batch: int, runs: int, rounds: int, optimizer: str) -> d
     by_one = [Team([fit]) for fit in make_fits(case, batch, runs, optimizer)]
     in_bundle = Team(make_fits(case, batch, runs, optimizer))
     first = by_one[0].active[0]
-    order = epoch_batches(first.training, batch, seed=0)[:STEPS]
+    order = epoch_batches(first.sides.training, batch, seed=0)[:STEPS]
 
     def contenders(do: Callable[[Team], object]) -> dict[str, Callable[[], object]]:
         return {"alone": lambda: [do(team) for team in by_one], "bundled": lambda: do(in_bundle)}
 
-    trained = medians_ms(contenders(lambda team: team.take_steps(first.training, order, 0)), rounds)
-    evaluated = medians_ms(contenders(lambda team: team.predict(first.validation)), rounds)
+    trained = medians_ms(
+        contenders(lambda team: team.take_steps(first.sides.training, order, 0)), rounds
+    )
+    evaluated = medians_ms(contenders(lambda team: team.predict(first.sides.validation)), rounds)
     alone, together = (trained[name] / STEPS / runs for name in ("alone", "bundled"))
     return {
         "network": case.network,

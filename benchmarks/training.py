@@ -24,7 +24,7 @@ from afor.bench.data.window_source import ArrayWindows
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import build_backbone
 from afor.bench.optimizers.build import build_optimizer
-from afor.bench.training.batches import Side, epoch_batches, make_normalize
+from afor.bench.training.batches import Sides, epoch_batches
 from afor.bench.training.fit import EVALUATION_BATCH, Fit, Team
 from afor.bench.training.loop import score
 from afor.bench.training.run_spec import RunSettings
@@ -66,18 +66,10 @@ def windows(case: Case) -> ArrayWindows:
     return ArrayWindows(data, rng.integers(case.classes, size=len(subjects)), list(subjects))
 
 
-def sides(settings: RunSettings, source: ArrayWindows) -> tuple[Side, Side]:
-    split = settings.split
-    normalize = make_normalize("zscore", source, split.train, CPU)
-    return (
-        Side("training", source, split.train, normalize, CPU),
-        Side("validation", source, split.validation, normalize, CPU),
-    )
-
-
 def our_epoch(settings: RunSettings, source: ArrayWindows, case: Case) -> float:
-    training, validation = sides(settings, source)
-    fit = Fit(settings, network(case, "auto"), training, validation, case.classes)
+    sides = Sides(settings, source, CPU)
+    training, validation = sides.training, sides.validation
+    fit = Fit(settings, network(case, "auto"), sides)
     team = Team([fit])
     started = time.process_time()
     seed = derive_substep(settings.seed("batches"), 0)
@@ -90,7 +82,8 @@ def our_epoch(settings: RunSettings, source: ArrayWindows, case: Case) -> float:
 
 
 def bare_epoch(settings: RunSettings, source: ArrayWindows, case: Case) -> float:
-    training, validation = sides(settings, source)
+    sides = Sides(settings, source, CPU)
+    training, validation = sides.training, sides.validation
     seed = derive_substep(settings.seed("batches"), 0)
     batches = [training.load(i) for i in epoch_batches(training, settings.batch_size, seed)]
     held_out = list(validation.in_order(EVALUATION_BATCH))

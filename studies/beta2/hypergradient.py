@@ -149,10 +149,12 @@ def _unroll(fit: Fit, horizon: int) -> tuple[float, float]:
     )
     order: list[np.ndarray] = []
     while len(order) < horizon:
-        order += epoch_batches(fit.training, fit.settings.batch_size, fit.steps + len(order))
-    batches = [fit.training.load(indices) for indices in order[:horizon]]
-    spread = np.linspace(0, len(fit.validation.indices) - 1, VALIDATION_WINDOWS).astype(np.int64)
-    held_out = fit.validation.load(fit.validation.indices[np.unique(spread)])
+        order += epoch_batches(fit.sides.training, fit.settings.batch_size, fit.steps + len(order))
+    batches = [fit.sides.training.load(indices) for indices in order[:horizon]]
+    spread = np.linspace(0, len(fit.sides.validation.indices) - 1, VALIDATION_WINDOWS).astype(
+        np.int64
+    )
+    held_out = fit.sides.validation.load(fit.sides.validation.indices[np.unique(spread)])
     with torch.random.fork_rng():
         start = math.log(1 - group["betas"][1])
         logarithm = torch.tensor(start, device=fit.device, requires_grad=True)

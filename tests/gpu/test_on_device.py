@@ -16,9 +16,9 @@ from afor.bench.data.splits import Split
 from afor.bench.data.window_source import ArrayWindows
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import build_backbone
-from afor.bench.training.batches import epoch_batches
+from afor.bench.training.batches import Sides, epoch_batches
 from afor.bench.training.fit import Fit, Team
-from afor.bench.training.loop import make_fit, train
+from afor.bench.training.loop import train
 from afor.bench.training.run_spec import RunSettings
 from afor.reference import ReferenceState, reference_step
 from afor.triton.launch import triton_unavailable_reason
@@ -121,9 +121,10 @@ def small_training(device: torch.device, batch_size: int) -> tuple[RunSettings, 
 def test_within_an_epoch_the_host_never_waits_for_the_device() -> None:
     device = torch.device("cuda")
     settings, windows = small_training(device, batch_size=4)
-    fit = make_fit(settings, build_backbone("eegnet", SMALL).to(device), windows, device)
-    team, order = Team([fit]), epoch_batches(fit.training, 4, seed=0)
-    team.take_steps(fit.training, order, 0)  # the first compiles and allocates
+    sides = Sides(settings, windows, device)
+    fit = Fit(settings, build_backbone("eegnet", SMALL).to(device), sides)
+    team, order = Team([fit]), epoch_batches(sides.training, 4, seed=0)
+    team.take_steps(sides.training, order, 0)  # the first compiles and allocates
     reporting = torch.cuda.set_sync_debug_mode  # raises an error in the line that waits
     last = fit.steps * 2
 
@@ -132,7 +133,7 @@ def test_within_an_epoch_the_host_never_waits_for_the_device() -> None:
 
     fit.watch_step = watch
     try:
-        team.take_steps(fit.training, order, 1)
+        team.take_steps(sides.training, order, 1)
     finally:
         reporting("default")
     assert fit.error is None

@@ -11,7 +11,6 @@ from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import build_backbone
 from afor.bench.training import batches as placement
 from afor.bench.training.fit import Fit, Team
-from afor.bench.training.loop import make_fit
 from afor.bench.training.run_spec import RunSettings
 
 
@@ -26,7 +25,8 @@ def small_fit(optimizer: str = "afor") -> Fit:
         optimizer=optimizer, lr=1e-3, batch_size=4, max_epochs=2, device="meta",
     )  # fmt: skip
     windows = ArrayWindows(signals, np.arange(96) % 2, subjects)
-    return make_fit(settings, build_backbone("eegnet", shape).to(meta), windows, meta)
+    sides = placement.Sides(settings, windows, meta)
+    return Fit(settings, build_backbone("eegnet", shape).to(meta), sides)
 
 
 class NoBlockingCopies(TorchDispatchMode):
@@ -48,10 +48,10 @@ def test_within_an_epoch_the_host_never_asks_the_device(monkeypatch, optimizer, 
     monkeypatch.setattr(placement, "free_bytes", lambda _: 1 << 40 if in_memory else 0)
     monkeypatch.setattr("afor.torch_private.foreach_devices", lambda: ["meta"])  # as on CUDA
     fit = small_fit(optimizer)
-    assert fit.training._loader.reads_ahead is not in_memory
-    order = [fit.training.indices[start : start + 4] for start in range(0, 48, 4)]
+    assert fit.sides.training._loader.reads_ahead is not in_memory
+    order = [fit.sides.training.indices[start : start + 4] for start in range(0, 48, 4)]
     with NoBlockingCopies():
-        Team([fit]).take_steps(fit.training, order, 0)
+        Team([fit]).take_steps(fit.sides.training, order, 0)
         assert fit.steps == len(order)
         with pytest.raises(RuntimeError, match=r"item\(\)|meta tensors"):
             fit.mean_loss()  # once at the end
@@ -62,7 +62,7 @@ def test_a_host_that_asks_the_device_is_found(monkeypatch):
     monkeypatch.setattr(placement, "free_bytes", lambda _: 1 << 40)
     fit = small_fit()
     fit.watch_step = lambda _fit, _batch, loss: loss.item()
-    Team([fit]).take_steps(fit.training, [fit.training.indices[:4]] * 3, 0)
+    Team([fit]).take_steps(fit.sides.training, [fit.sides.training.indices[:4]] * 3, 0)
     assert fit.steps == 0
     with pytest.raises(RuntimeError, match=r"item\(\)|meta tensors"):
         raise fit.error

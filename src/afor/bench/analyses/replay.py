@@ -25,7 +25,7 @@ from afor.bench.store.learning_rates import searched_rates
 from afor.bench.study.plan import make_plan
 from afor.bench.study.planned_runs import PlannedRun
 from afor.bench.study.schema import Study
-from afor.bench.training.batches import Side, make_normalize
+from afor.bench.training.batches import Side, Sides
 from afor.bench.training.execute import cut_for, run_settings
 from afor.bench.training.fit import Watch, WatchStep
 from afor.bench.training.loop import train
@@ -57,10 +57,8 @@ class ChosenRun:
 
     def side(self, role: Literal["training", "validation"], device: torch.device) -> Side:
         """Return the windows of the training or validation subjects, normalized as in the run."""
-        split = self.settings.split
-        normalize = make_normalize(self.settings.normalization, self.source, split.train, device)
-        names = split.train if role == "training" else split.validation
-        return Side(role, self.source, names, normalize, device)
+        sides = Sides(self.settings, self.source, device)
+        return sides.training if role == "training" else sides.validation
 
     @property
     def label(self) -> str:

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from afor.bench.common.errors import ConfigError, DataError, LeakageError
 from afor.bench.common.seeding import derive_substep
 from afor.bench.data.window_source import Windows
-from afor.bench.training.run_spec import Contamination, Normalization, Order
+from afor.bench.training.run_spec import Contamination, Normalization, Order, RunSettings
 
 MEMORY_SHARE = 0.5  # of the free memory of a device, for all windows of a data set
 KEPT_BYTES_ON_CPU = 256 * 2**20  # per worker; larger data sets stay in memory-mapped files
@@ -244,6 +245,25 @@ def make_normalize(
 def _normalize_window(inputs: torch.Tensor) -> torch.Tensor:
     deviation, mean = torch.std_mean(inputs, dim=-1, keepdim=True, correction=0)
     return inputs.sub_(mean).div_(torch.where(deviation > MIN_DEVIATION, deviation, 1.0))
+
+
+class Sides:
+    """The windows of a split, normalised; the test subjects are not touched before their turn."""
+
+    def __init__(self, settings: RunSettings, source: Windows, device: torch.device) -> None:
+        self._split, self._source, self._device = settings.split, source, device
+        self._normalize = make_normalize(settings.normalization, source, self._split.train, device)
+        self.n_classes = source.n_classes
+        self.training = self._side("training", self._split.train)
+        self.validation = self._side("validation", self._split.validation)
+
+    @cached_property
+    def test(self) -> Side:
+        """Return the windows of the test subjects."""
+        return self._side("test", self._split.test)
+
+    def _side(self, role: str, names: Sequence[str]) -> Side:
+        return Side(role, self._source, names, self._normalize, self._device)
 
 
 def epoch_batches(

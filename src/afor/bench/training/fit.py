@@ -20,7 +20,7 @@ from afor.bench.common.errors import CannotBundleError, TrainingError
 from afor.bench.common.seeding import seed_torch
 from afor.bench.models.stacked_eegnet import StackedEEGNet
 from afor.bench.optimizers.build import AfterStep, BeforeStep, ForSubject, TwoModes, build_optimizer
-from afor.bench.training.batches import Batch, Side, contaminate
+from afor.bench.training.batches import Batch, Side, Sides, contaminate
 from afor.bench.training.controller_trace import Traces
 from afor.bench.training.precision import MixedPrecision
 from afor.bench.training.record import Epoch, NextSubject
@@ -45,19 +45,10 @@ class Fit:
     step, while the gradients still exist.
     """
 
-    def __init__(
-        self,
-        settings: RunSettings,
-        model: nn.Module,
-        training: Side,
-        validation: Side,
-        n_classes: int,
-    ) -> None:
+    def __init__(self, settings: RunSettings, model: nn.Module, sides: Sides) -> None:
         self.settings = settings
         self.model = model
-        self.training = training
-        self.validation = validation
-        self.n_classes = n_classes
+        self.sides = sides
         self.watch: Watch | None = None
         self.watch_step: WatchStep | None = None
         self.optimizer = optimizer = build_optimizer(
@@ -72,7 +63,7 @@ class Fit:
         self._largest_rates = [group["lr"] for group in optimizer.param_groups]
         self._planned_steps = 0  # of a schedule
         if settings.schedule != "constant":
-            self._planned_steps = planned_steps(settings, training)
+            self._planned_steps = planned_steps(settings, sides.training)
         self.traces = Traces(optimizer, model)
         self.precision = MixedPrecision(settings.precision, self.device, optimizer)
         self.history: list[Epoch] = []
@@ -107,7 +98,9 @@ class Fit:
         if self.settings.contamination is None:
             return batch
         seed = self.settings.seed("contamination")
-        return contaminate(batch, self.settings.contamination, seed, self.steps, self.n_classes)
+        return contaminate(
+            batch, self.settings.contamination, seed, self.steps, self.sides.n_classes
+        )
 
     def before_forward(self, batch: Batch) -> None:
         """Do what the optimizer needs before the forward pass."""
@@ -161,10 +154,11 @@ class Fit:
         with torch.inference_mode():
             batches = side.in_order(EVALUATION_BATCH)
             logits = torch.cat([self.model(batch.inputs) for batch in batches])
-        if logits.shape != (len(side.indices), self.n_classes):
+        expected = len(side.indices), self.sides.n_classes
+        if logits.shape != expected:
             raise TrainingError(
                 f"the network returns {tuple(logits.shape)} for {len(side.indices)} windows. "
-                f"Expected logits of shape ({len(side.indices)}, {self.n_classes}), one per class."
+                f"Expected logits of shape {expected}, one per class."
             )
         return logits.cpu().numpy()
 

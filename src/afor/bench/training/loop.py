@@ -14,7 +14,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -29,7 +28,7 @@ from afor.bench.data.window_source import Windows
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.redundant import redundant_tensors
 from afor.bench.models.stacked_eegnet import stacks_here
-from afor.bench.training.batches import Side, epoch_batches, make_normalize, split_trials
+from afor.bench.training.batches import Side, Sides, epoch_batches, split_trials
 from afor.bench.training.fit import Fit, Logits, Team, Watch, WatchStep
 from afor.bench.training.metrics import measure_trials, measure_windows
 from afor.bench.training.precision import AUTOCAST
@@ -101,9 +100,9 @@ def train_bundle(
     first, device = bundle[0], pick_device(bundle[0].device)
     started = _clocks()
     with repeatable(first.threads, first.precision), isolated(first.seed("weights"), device):
-        sides = _Sides(first, source, device)
+        sides = Sides(first, source, device)
         fits: dict[Fit, int] = {}
-        held = sides.redundant(make_model) if first.hold_redundant else ()
+        held = _redundant(make_model, sides) if first.hold_redundant else ()
         for number, settings in enumerate(bundle):
             try:
                 seed_torch(settings.seed("weights"))
@@ -115,19 +114,13 @@ def train_bundle(
                         f"{type(model).__name__} has other bits in a bundle than by itself on this "
                         "machine: it does not run in compiled code."
                     )
-                fit = Fit(settings, model, sides.training, sides.validation, source.n_classes)
+                fit = Fit(settings, model, sides)
                 fit.watch, fit.watch_step = watch, watch_step
                 fits[fit] = number
             except Exception as error:  # noqa: BLE001  any error fails this run only
                 ended(number, error, float((_clocks() - started)[0]))
         _add_share(list(fits), started)
         _Bundle(first, sides, ended).train(fits)
-
-
-def make_fit(settings: RunSettings, model: nn.Module, source: Windows, device: torch.device) -> Fit:
-    """Return a training that has not begun, of a network that is on the device."""
-    sides = _Sides(settings, source, device)
-    return Fit(settings, model, sides.training, sides.validation, source.n_classes)
 
 
 def _check_bundle(bundle: Sequence[RunSettings]) -> None:
@@ -143,34 +136,10 @@ def _check_bundle(bundle: Sequence[RunSettings]) -> None:
             )
 
 
-class _Sides:
-    """The windows of a split, normalised; the test subjects are not touched before their turn."""
-
-    def __init__(self, settings: RunSettings, source: Windows, device: torch.device) -> None:
-        self._split, self._source, self._device = settings.split, source, device
-        self._normalize = make_normalize(settings.normalization, source, self._split.train, device)
-        self.training = self._side("training", self._split.train)
-        self.validation = self._side("validation", self._split.validation)
-
-    @cached_property
-    def test(self) -> Side:
-        """Return the test subjects."""
-        return self._side("test", self._split.test)
-
-    def redundant(self, make_model: Callable[[], nn.Module]) -> tuple[str, ...]:
-        """Return the tensors of a network that cannot change what it computes in training."""
-        _, channels, samples = self.training.load(self.training.indices[:2]).inputs.shape
-        shape = InputShape.unnamed(channels, samples, 1.0, self._source.n_classes)
-        return redundant_tensors(make_model, shape)
-
-    def _side(self, role: str, names: Sequence[str]) -> Side:
-        return Side(role, self._source, names, self._normalize, self._device)
-
-
 class _Bundle:
     """Runs that are trained at once; each is handed to `ended` when it has ended."""
 
-    def __init__(self, settings: RunSettings, sides: _Sides, ended: Ended) -> None:
+    def __init__(self, settings: RunSettings, sides: Sides, ended: Ended) -> None:
         self._settings = settings  # what all runs share of them
         self._sides = sides
         self._ended = ended
@@ -312,7 +281,7 @@ class _Bundle:
             fit.model.load_state_dict(fit.best_weights)
             tested.append(rest.indices)
             before.append(fit.predict(rest))
-            adapting = _adapting(fit, first, rest)
+            adapting = _adapting(fit)
             team, seed = Team([adapting]), derive_substep(settings.seed("adaptation"), number)
             for turn in range(adaptation.passes):
                 batches = epoch_batches(first, settings.batch_size, derive_substep(seed, 2 * turn))
@@ -326,7 +295,7 @@ class _Bundle:
 
     def _record(self, fit: Fit) -> RunRecord:
         """Return the record of a run without a test result."""
-        counts = np.bincount(self._sides.training.labels, minlength=fit.n_classes)
+        counts = np.bincount(self._sides.training.labels, minlength=self._sides.n_classes)
         return RunRecord(
             status="diverged" if fit.divergence else "done",
             reason=fit.divergence,
@@ -354,6 +323,13 @@ class _Bundle:
         self._ended(self._numbers.pop(fit), outcome, elapsed_s)
 
 
+def _redundant(make_model: Callable[[], nn.Module], sides: Sides) -> tuple[str, ...]:
+    """Return the tensors of a network that cannot change what it computes in training."""
+    _, channels, samples = sides.training.load(sides.training.indices[:2]).inputs.shape
+    shape = InputShape.unnamed(channels, samples, 1.0, sides.n_classes)
+    return redundant_tensors(make_model, shape)
+
+
 def _goes_on(fit: Fit, epoch: int) -> bool:
     """Keep the weights of the best epoch; return False if the patience is used up."""
     accuracy = fit.history[-1].validation_accuracy
@@ -364,14 +340,14 @@ def _goes_on(fit: Fit, epoch: int) -> bool:
     return fit.best_epoch is None or epoch - fit.best_epoch < fit.settings.patience
 
 
-def _adapting(fit: Fit, first: Side, rest: Side) -> Fit:
-    """Return the training of a trained network on windows of a test subject.
+def _adapting(fit: Fit) -> Fit:
+    """Return a training of a trained network, for windows of a test subject.
 
     Contamination is of training subjects alone. A schedule is over: a kept state goes on with the
     learning rate that it had, a reset one with the largest.
     """
     clean = fit.settings.changed(contamination=None, schedule="constant")
-    adapting = Fit(clean, fit.model, first, rest, fit.n_classes)
+    adapting = Fit(clean, fit.model, fit.sides)
     if fit.settings.adaptation is not None and fit.settings.adaptation.state == "kept":
         adapting.optimizer.load_state_dict(copy.deepcopy(fit.best_state))
     return adapting

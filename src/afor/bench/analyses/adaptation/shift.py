@@ -26,9 +26,8 @@ from afor.bench.common.devices import pick_device, repeatable
 from afor.bench.common.errors import ConfigError, TrainingError
 from afor.bench.common.seeding import isolated
 from afor.bench.report.figures import style
-from afor.bench.training.batches import Side
-from afor.bench.training.fit import Team
-from afor.bench.training.loop import make_fit
+from afor.bench.training.batches import Side, Sides
+from afor.bench.training.fit import Fit, Team
 
 Indices = NDArray[np.int64]
 
@@ -346,9 +345,9 @@ def train_schedule(
         isolated(settings.seed("weights"), device),
     ):
         model = run.make_model().to(device)
-        fit = make_fit(settings, model, run.source, device)
+        fit = Fit(settings, model, Sides(settings, run.source, device))
         fit.watch_step = log.watch
-        Team([fit]).take_steps(fit.training, schedule.batches, settings.seed("dropout"))
+        Team([fit]).take_steps(fit.sides.training, schedule.batches, settings.seed("dropout"))
         finite = all(bool(torch.isfinite(p).all()) for p in model.parameters())
     if fit.error is not None:
         raise fit.error
