@@ -76,7 +76,7 @@ def test_seed_and_dataset_decide_who_validates() -> None:
     assert drawn("a", 0) != drawn("b", 0)
 
 
-def test_the_draws_of_a_fold_differ() -> None:
+def test_the_repetitions_of_a_fold_differ() -> None:
     splits = make_splits("x", cohort(32)).splits
     assert len({s.validation for s in splits if s.fold == 0}) == 5
 
@@ -166,7 +166,7 @@ def test_the_manifest_is_json_with_every_split() -> None:
     ]
 
 
-def test_a_split_is_found_by_fold_and_draw() -> None:
+def test_a_split_is_found_by_fold_and_repetition() -> None:
     manifest: Manifest = make_splits("x", cohort(5))
     assert manifest.split(3, 2).test == ("s003",)
     with pytest.raises(ConfigError, match="Folds go from 0 to 4, repetitions from 0 to 4"):

@@ -60,7 +60,7 @@ def gradients() -> Callable[[nn.Module, Tensor], dict[str, Tensor]]:
 
 
 @pytest.fixture
-def twins(request: pytest.FixtureRequest) -> Callable[..., tuple[EEGNet, EEGNet]]:
+def pair(request: pytest.FixtureRequest) -> Callable[..., tuple[EEGNet, EEGNet]]:
     """Return a plain EEGNet and its equal in FORM of the module, parameters and statistics odd."""
 
     def make(

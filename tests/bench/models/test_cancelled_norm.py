@@ -134,7 +134,7 @@ def test_in_evaluation_both_have_the_gradients_of_their_function(network, form):
 def test_runs_of_a_bundle_have_them_too(network):
     models = [make(network, "auto"), make(network, "auto")]
     nn.init.constant_(models[1].temporal_norm.weight, 0.7)
-    alone = [gradients(twin := copy.deepcopy(model), twin) for model in models]
+    alone = [gradients(other := copy.deepcopy(model), other) for model in models]
     signal, labels = batch()
     stack = StackedEEGNet(models)
     logits = stack(signal, training=True)

@@ -18,7 +18,7 @@ ODD_SHAPES = {
     "kernel of one": InputShape.unnamed(2, samples=40, rate_hz=2, classes=2),
 }
 SHAPES = DATASET_SHAPES | ODD_SHAPES
-FORM = "fast"  # of the second model of `twins`
+FORM = "fast"  # of the second model of `pair`
 
 
 def _relative(ours, theirs):
@@ -29,10 +29,10 @@ def _relative(ours, theirs):
 @pytest.mark.parametrize("kernel", [None, 15, 16])
 @pytest.mark.parametrize("name", SHAPES)
 def test_in_float64_the_fast_form_equals_the_plain_one_in_training(
-    name, kernel, batch_of, gradients, twins
+    name, kernel, batch_of, gradients, pair
 ):
     shape = SHAPES[name]
-    plain, fast = twins(shape, kernel_samples=kernel, dropout=0.0)
+    plain, fast = pair(shape, kernel_samples=kernel, dropout=0.0)
     signal = batch_of(shape, 3, dtype=torch.float64) + 0.5
     torch.testing.assert_close(fast(signal), plain(signal), rtol=1e-12, atol=1e-13)
     ours, theirs = gradients(fast, signal), gradients(plain, signal)
@@ -45,8 +45,8 @@ def test_in_float64_the_fast_form_equals_the_plain_one_in_training(
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_in_float64_the_fast_form_equals_the_plain_one_in_evaluation(name, batch_of, twins):
-    plain, fast = twins(SHAPES[name])
+def test_in_float64_the_fast_form_equals_the_plain_one_in_evaluation(name, batch_of, pair):
+    plain, fast = pair(SHAPES[name])
     signal = batch_of(SHAPES[name], dtype=torch.float64)
     before = copy.deepcopy(fast.state_dict())
     torch.testing.assert_close(fast.eval()(signal), plain.eval()(signal), rtol=1e-12, atol=1e-13)
@@ -56,9 +56,9 @@ def test_in_float64_the_fast_form_equals_the_plain_one_in_evaluation(name, batch
 @pytest.mark.parametrize("offset", [0.0, 100.0])
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("name", DATASET_SHAPES)
-def test_in_float32_both_forms_are_equally_near_to_float64(name, training, offset, batch_of, twins):
+def test_in_float32_both_forms_are_equally_near_to_float64(name, training, offset, batch_of, pair):
     shape = SHAPES[name]
-    plain, fast = twins(shape, dtype=torch.float32, dropout=0.0)
+    plain, fast = pair(shape, dtype=torch.float32, dropout=0.0)
     exact = copy.deepcopy(plain).double()
     signal = batch_of(shape, 8) + offset
     reference = exact.train(training)(signal.double())
@@ -66,8 +66,8 @@ def test_in_float32_both_forms_are_equally_near_to_float64(name, training, offse
     assert errors[1] < 3 * errors[0] + 2e-6
 
 
-def test_in_float32_the_gradients_agree(batch_of, gradients, twins):
-    plain, fast = twins(DATASET_SHAPES["DEAP"], dtype=torch.float32, dropout=0.0)
+def test_in_float32_the_gradients_agree(batch_of, gradients, pair):
+    plain, fast = pair(DATASET_SHAPES["DEAP"], dtype=torch.float32, dropout=0.0)
     signal = batch_of(DATASET_SHAPES["DEAP"], 16)
     ours, theirs = gradients(fast, signal), gradients(plain, signal)
     size = max(float(grad.abs().max()) for grad in theirs.values())
@@ -75,8 +75,8 @@ def test_in_float32_the_gradients_agree(batch_of, gradients, twins):
         torch.testing.assert_close(ours[key], grad, rtol=1e-2, atol=1e-5 * size, msg=key)
 
 
-def test_one_seed_draws_one_dropout_mask_in_both_forms(six_channels, batch_of, twins):
-    plain, fast = twins(six_channels)
+def test_one_seed_draws_one_dropout_mask_in_both_forms(six_channels, batch_of, pair):
+    plain, fast = pair(six_channels)
     signal = batch_of(six_channels, 8, dtype=torch.float64)
     outputs = []
     for model in (plain, fast):
@@ -155,8 +155,8 @@ def test_the_constructor_does_not_project():
     assert EEGNet(wide).classifier.weight.norm(dim=1).max() > 0.25
 
 
-def test_autocast_lowers_products_but_not_statistics(six_channels, batch_of, twins):
-    plain, fast = twins(six_channels, dtype=torch.float32, dropout=0.0)
+def test_autocast_lowers_products_but_not_statistics(six_channels, batch_of, pair):
+    plain, fast = pair(six_channels, dtype=torch.float32, dropout=0.0)
     full = copy.deepcopy(fast)
     signal = batch_of(six_channels, 16) + 10
     full(signal)
@@ -198,8 +198,8 @@ def test_the_fast_form_runs_where_there_is_no_data(six_channels):
     assert all(p.grad is not None for p in model.parameters())
 
 
-def test_second_derivatives_flow_through_the_fast_form(six_channels, batch_of, twins):
-    plain, fast = twins(six_channels, dropout=0.0)
+def test_second_derivatives_flow_through_the_fast_form(six_channels, batch_of, pair):
+    plain, fast = pair(six_channels, dropout=0.0)
     signal, products = batch_of(six_channels, dtype=torch.float64), []
     for model in (plain, fast):
         weights = [model.temporal.weight, model.spatial.weight]
@@ -220,9 +220,9 @@ def test_a_window_below_32_samples_is_refused(samples):
         EEGNet(InputShape.unnamed(2, samples=samples, rate_hz=64, classes=2))
 
 
-def test_widths_other_than_8_2_keep_both_forms_equal(six_channels, batch_of, twins):
+def test_widths_other_than_8_2_keep_both_forms_equal(six_channels, batch_of, pair):
     for filters, depth in itertools.product((1, 4), (1, 3)):
         settings = {"temporal_filters": filters, "depth": depth, "separable_filters": 5}
-        plain, fast = twins(six_channels, dropout=0.0, **settings)
+        plain, fast = pair(six_channels, dropout=0.0, **settings)
         signal = batch_of(six_channels, dtype=torch.float64)
         torch.testing.assert_close(fast(signal), plain(signal), rtol=1e-9, atol=1e-11)

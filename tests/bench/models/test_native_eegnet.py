@@ -31,7 +31,7 @@ SHAPES = DATASET_SHAPES | {
     "odd length": InputShape.unnamed(5, samples=201, rate_hz=101, classes=2),
     "kernel of one": InputShape.unnamed(2, samples=40, rate_hz=2, classes=2),
 }
-FORM = "native"  # of the second model of `twins`
+FORM = "native"  # of the second model of `pair`
 SIX = InputShape.unnamed(6, samples=128, rate_hz=128, classes=2)
 
 
@@ -61,33 +61,33 @@ def assert_equal_steps(native, plain, signal):
 @needs_native
 @pytest.mark.parametrize("batch", [1, 3, 9])
 @pytest.mark.parametrize("name", SHAPES)
-def test_in_float64_a_training_step_equals_the_plain_one(name, batch, twins):
+def test_in_float64_a_training_step_equals_the_plain_one(name, batch, pair):
     signal = torch.randn(batch, SHAPES[name].channels, SHAPES[name].samples).double() + 0.5
-    plain, native = twins(SHAPES[name])
+    plain, native = pair(SHAPES[name])
     assert_equal_steps(native, plain, signal)
 
 
 @needs_native
 @pytest.mark.parametrize("name", DATASET_SHAPES)
-def test_the_authors_network_has_the_native_form_too(name, twins):
+def test_the_authors_network_has_the_native_form_too(name, pair):
     shape = SHAPES[name]
-    plain, native = twins(shape, EEGNetAuthors)
+    plain, native = pair(shape, EEGNetAuthors)
     assert_equal_steps(native, plain, torch.randn(5, shape.channels, shape.samples).double())
 
 
 @needs_native
-def test_other_widths_settings_and_layouts_of_the_signal(twins):
+def test_other_widths_settings_and_layouts_of_the_signal(pair):
     for filters, depth, kernel in itertools.product((1, 5), (1, 3), (15, 16)):
         settings = {"temporal_filters": filters, "depth": depth, "kernel_samples": kernel}
-        plain, native = twins(SIX, separable_filters=7, dropout=0.5, **settings)
+        plain, native = pair(SIX, separable_filters=7, dropout=0.5, **settings)
         signal = torch.randn(128, 4, 6).double().permute(1, 2, 0)
         assert not signal.is_contiguous()
         assert_equal_steps(native, plain, signal)
 
 
 @needs_native
-def test_a_norm_without_a_momentum_averages_over_all_batches(twins):
-    plain, native = twins(SIX, dropout=0.0)
+def test_a_norm_without_a_momentum_averages_over_all_batches(pair):
+    plain, native = pair(SIX, dropout=0.0)
     for model in (plain, native):
         model.spatial_norm.momentum = None
     for _ in range(3):
@@ -97,9 +97,9 @@ def test_a_norm_without_a_momentum_averages_over_all_batches(twins):
 @needs_native
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", SHAPES)
-def test_evaluation_equals_the_plain_form_and_changes_nothing(name, dtype, twins):
+def test_evaluation_equals_the_plain_form_and_changes_nothing(name, dtype, pair):
     shape = SHAPES[name]
-    plain, native = (model.eval() for model in twins(shape, dtype=dtype))
+    plain, native = (model.eval() for model in pair(shape, dtype=dtype))
     signal = torch.randn(11, shape.channels, shape.samples, dtype=dtype)
     before = copy.deepcopy(native.state_dict())
     with torch.no_grad():
@@ -113,9 +113,9 @@ def test_evaluation_equals_the_plain_form_and_changes_nothing(name, dtype, twins
 @needs_native
 @pytest.mark.parametrize("offset", [0.0, 100.0])
 @pytest.mark.parametrize("name", DATASET_SHAPES)
-def test_in_float32_it_is_as_near_to_float64_as_the_plain_form(name, offset, twins):
+def test_in_float32_it_is_as_near_to_float64_as_the_plain_form(name, offset, pair):
     shape = SHAPES[name]
-    plain, native = twins(shape, dtype=torch.float32, dropout=0.0)
+    plain, native = pair(shape, dtype=torch.float32, dropout=0.0)
     exact = copy.deepcopy(plain).double()
     signal = torch.randn(8, shape.channels, shape.samples) + offset
     reference = exact(signal.double()).detach()
@@ -129,8 +129,8 @@ def test_in_float32_it_is_as_near_to_float64_as_the_plain_form(name, offset, twi
 @needs_native
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("batch", [5, 70])
-def test_the_bits_do_not_depend_on_the_number_of_threads(batch, dtype, twins):
-    _, native = twins(SIX, dtype=dtype)
+def test_the_bits_do_not_depend_on_the_number_of_threads(batch, dtype, pair):
+    _, native = pair(SIX, dtype=dtype)
     signal = torch.randn(batch, 6, 128, dtype=dtype)
     results = []
     for threads in (1, 2, 3):
@@ -175,8 +175,8 @@ def test_networks_side_by_side_are_computed_as_each_alone():
 
 
 @needs_native
-def test_second_derivatives_flow_through_the_native_form(twins):
-    plain, native = twins(SIX)
+def test_second_derivatives_flow_through_the_native_form(pair):
+    plain, native = pair(SIX)
     signal, products = torch.randn(4, 6, 128).double(), []
     for model in (plain, native):
         torch.manual_seed(2)
@@ -189,8 +189,8 @@ def test_second_derivatives_flow_through_the_native_form(twins):
 
 
 @needs_native
-def test_a_parameter_in_two_places_has_the_sum_of_their_gradients(twins):
-    plain, native = twins(SIX)
+def test_a_parameter_in_two_places_has_the_sum_of_their_gradients(pair):
+    plain, native = pair(SIX)
     signal, found = torch.randn(4, 6, 128).double(), []
     for model in (plain, native):
         model.separable_norm.weight = model.spatial_norm.weight
@@ -204,8 +204,8 @@ def test_a_parameter_in_two_places_has_the_sum_of_their_gradients(twins):
 
 
 @needs_native
-def test_a_batch_of_gradients_gets_a_sentence(twins):
-    _, native = twins(SIX)
+def test_a_batch_of_gradients_gets_a_sentence(pair):
+    _, native = pair(SIX)
     logits = native(torch.randn(4, 6, 128).double())[0]
     with pytest.raises(RuntimeError, match=r'one gradient at a time.*form="plain"'):
         torch.autograd.grad(
@@ -227,8 +227,8 @@ def test_the_derivative_of_forward_mode_is_not_dropped():
 
 
 @needs_native
-def test_values_whose_memory_is_negated_are_read_as_they_are(twins):
-    plain, native = twins(SIX, dropout=0.0)
+def test_values_whose_memory_is_negated_are_read_as_they_are(pair):
+    plain, native = pair(SIX, dropout=0.0)
     signal = torch.randn(4, 6, 128).double()
     negated = torch._neg_view(signal)
     assert not native.why_not_native(negated)
@@ -255,8 +255,8 @@ def test_hooks_of_all_modules_are_called():
 
 
 @needs_native
-def test_the_backward_pass_can_be_repeated_and_serves_some_parameters_alone(twins):
-    _, native = twins(SIX)
+def test_the_backward_pass_can_be_repeated_and_serves_some_parameters_alone(pair):
+    _, native = pair(SIX)
     native.spatial.weight.requires_grad_(False)
     loss = native(torch.randn(4, 6, 128).double()).square().sum()
     loss.backward(retain_graph=True)
@@ -270,8 +270,8 @@ def test_the_backward_pass_can_be_repeated_and_serves_some_parameters_alone(twin
 
 @needs_native
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_what_is_not_finite_propagates_as_in_the_plain_form(value, twins):
-    plain, native = twins(SIX)
+def test_what_is_not_finite_propagates_as_in_the_plain_form(value, pair):
+    plain, native = pair(SIX)
     signal = torch.randn(9, 6, 128).double()
     signal[4, 2, 17] = value
     with torch.no_grad():
@@ -288,8 +288,8 @@ def test_what_is_not_finite_propagates_as_in_the_plain_form(value, twins):
 
 
 @needs_native
-def test_large_activations_do_not_overflow(twins):
-    plain, native = twins(SIX)
+def test_large_activations_do_not_overflow(pair):
+    plain, native = pair(SIX)
     for model in (plain, native):
         nn.init.constant_(model.spatial_norm.weight, 1e4)  # exp(-1e4) is 0
     assert_equal_steps(native, plain, torch.randn(4, 6, 128).double())
@@ -340,8 +340,8 @@ def test_what_the_native_form_does_not_do_is_left_to_torch(case):
     assert model.why_not_native(torch.randn(4, 6, 128))
 
 
-def test_changed_convolutions_are_computed_layer_by_layer(twins):
-    plain, changed = twins(SIX, dropout=0.0)
+def test_changed_convolutions_are_computed_layer_by_layer(pair):
+    plain, changed = pair(SIX, dropout=0.0)
     changed.form = "auto"
     for model in (plain, changed):
         model.temporal.padding = (0, 1)
@@ -408,9 +408,9 @@ def test_plain_features_are_the_native_ones():
     torch.testing.assert_close(ours, expected, rtol=1e-12, atol=1e-13)
 
 
-def test_without_a_compiler_torch_computes_the_same(monkeypatch, twins):
+def test_without_a_compiler_torch_computes_the_same(monkeypatch, pair):
     shape = DATASET_SHAPES["DEAP"]
-    _, native = twins(shape)
+    _, native = pair(shape)
     signal = torch.randn(5, shape.channels, shape.samples).double()
     expected = step_of(copy.deepcopy(native), signal)
     monkeypatch.setattr(

@@ -16,19 +16,19 @@ def job(tiny):
 
 
 def test_a_run_comes_back_as_it_was_written(job):
-    cell, source = job
-    content = execute(cell.key, cell.spec, source)
+    planned, source = job
+    content = execute(planned.key, planned.spec, source)
     run = decode(content)
-    assert (run.key, run.status, run.reason) == (cell.key, "done", "")
+    assert (run.key, run.status, run.reason) == (planned.key, "done", "")
     assert encode(run) == content
-    assert run.spec == cell.spec
+    assert run.spec == planned.spec
     assert run.environment["numpy"]
 
 
 def test_a_run_that_raises_is_a_record_with_the_traceback(job):
-    cell, source = job
-    spec = {**cell.spec, "optimizer": {**cell.spec["optimizer"], "name": "raiser"}}
-    run = decode(execute(cell.key, spec, source))
+    planned, source = job
+    spec = {**planned.spec, "optimizer": {**planned.spec["optimizer"], "name": "raiser"}}
+    run = decode(execute(planned.key, spec, source))
     assert run.status == "failed"
     assert run.reason == "RuntimeError: this optimizer never works"
     assert "tiny_trainer.py" in run.traceback
@@ -36,8 +36,10 @@ def test_a_run_that_raises_is_a_record_with_the_traceback(job):
 
 
 def test_a_trainer_that_is_no_function_fails_the_run_with_what_is_accepted(job):
-    cell, source = job
-    run = decode(execute(cell.key, {**cell.spec, "trainer": {"source": "json:absent"}}, source))
+    planned, source = job
+    run = decode(
+        execute(planned.key, {**planned.spec, "trainer": {"source": "json:absent"}}, source)
+    )
     assert "module:function" in run.reason
 
 
@@ -49,7 +51,7 @@ def test_what_is_no_run_is_refused(job):
 
 
 def test_settings_of_the_training_come_from_the_spec(job):
-    cell, _ = job
-    settings = run_settings(cell.spec)
-    assert settings.split.test == tuple(cell.spec["split"]["test"])
+    planned, _ = job
+    settings = run_settings(planned.spec)
+    assert settings.split.test == tuple(planned.spec["split"]["test"])
     assert (settings.max_epochs, settings.patience, settings.threads) == (200, 30, 1)

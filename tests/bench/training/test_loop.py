@@ -120,7 +120,7 @@ def test_a_record_is_made_of_plain_values(source, settings, tiny_net) -> None:
     assert len(again["history"]) == 4
 
 
-def test_folds_draws_and_study_seeds_differ(source, settings, tiny_net) -> None:
+def test_folds_repetitions_and_study_seeds_differ(source, settings, tiny_net) -> None:
     splits = make_splits("toy", source.subjects)
     records = [
         train(settings.changed(**change), source, tiny_net).history[0].train_loss

@@ -225,7 +225,7 @@ def choose_subjects(
         wanted = tuple(subjects)
     if not wanted or len(set(wanted)) != len(wanted):
         raise ConfigError(
-            f"{info.name}: subjects must name at least one subject and none twice, got "
+            f"{info.name}: subjects must name at least one subject and none twice, found "
             f"{', '.join(wanted) or 'none'}."
         )
     if missing := [subject for subject in wanted if subject not in present]:

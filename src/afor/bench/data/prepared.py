@@ -91,7 +91,6 @@ class Checksums:
         digest = hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:16]
         self.path = cache_dir / "checksums" / f"{digest}.json"
         self.known: dict[str, list[Any]] = self._read()  # name → [size, mtime_ns, SHA-256]
-        self._changed = False
 
     @cached_property
     def published(self) -> dict[str, str]:
@@ -120,7 +119,6 @@ class Checksums:
                 if rehash or not entry or entry[:2] != [stat.st_size, stat.st_mtime_ns]:
                     entry = [stat.st_size, stat.st_mtime_ns, sha256_of(path)]
                     self.known[name] = entry
-                    self._changed = True
             except OSError as error:
                 raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
             digest = checksums[name] = str(entry[2])
@@ -134,11 +132,10 @@ class Checksums:
 
     def save(self) -> None:
         """Write new checksums to the cache, if there are any."""
-        if self._changed:
-            # If two processes save at once, lost entries are hashed again at the next use.
-            merged = {**self._read(), **self.known}
+        # If two processes save at once, lost entries are hashed again at the next use.
+        stored = self._read()
+        if (merged := {**stored, **self.known}) != stored:
             write_atomically(self.path, json.dumps(merged, indent=1, sort_keys=True).encode())
-            self._changed = False
 
 
 def subject_key(

@@ -160,7 +160,7 @@ class WindowSource(WindowLayout):
         wanted = set(subjects)
         selected = [s for s in self.prepared if s.subject in wanted]
         if len(selected) != len(wanted) or not selected:
-            raise ConfigError(f"{self.dataset}: statistics need known subjects, got {wanted}.")
+            raise ConfigError(f"{self.dataset}: statistics need known subjects, found {wanted}.")
         n = sum(s.shape[0] * s.shape[2] for s in selected)
         mean = np.sum([s.channel_sum for s in selected], axis=0) / n
         square = np.sum([s.channel_square_sum for s in selected], axis=0) / n

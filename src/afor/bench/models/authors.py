@@ -158,7 +158,12 @@ class HSLTAuthors(RegionTransformer):
         bounds = pairwise(accumulate(sizes, initial=0))
         indices = tuple(tuple(range(start, stop)) for start, stop in bounds)
         super().__init__(
-            *(nn.Identity(), shape.samples, indices, kept_tokens, dropout, shape.classes),
+            nn.Identity(),
+            shape.samples,
+            indices,
+            kept_tokens,
+            dropout,
+            shape.classes,
             form=form,
             second_gelu=True,
         )

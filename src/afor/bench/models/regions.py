@@ -142,13 +142,13 @@ def electrode_positions() -> dict[str, _Position]:
     raw = {name.upper(): tuple(float(value) for value in p) for name, p in montage.items()}
     positions: dict[str, _Position] = {}
     for name, (x, y, z) in raw.items():
-        twin = raw.get(_mirror_name(name))
-        if twin is None:
+        mirrored = raw.get(_mirror_name(name))
+        if mirrored is None:
             continue
         if _mirror_name(name) == name:
             positions[name] = (0.0, y, z)
         else:
-            positions[name] = ((x - twin[0]) / 2, (y + twin[1]) / 2, (z + twin[2]) / 2)
+            positions[name] = ((x - mirrored[0]) / 2, (y + mirrored[1]) / 2, (z + mirrored[2]) / 2)
     return positions
 
 

@@ -91,7 +91,7 @@ def without_radial_part_on_device(
 
 
 def _is_scale_invariant(weights: Tensor, grad: Tensor, delta: float, eps: float) -> Tensor:
-    """Tell whether the gradient is orthogonal to all rows of a weight."""
+    """Return True, on the device, if the gradient is orthogonal to all rows of a weight."""
     cosine = cosine_similarity(grad.reshape(weights.shape), weights, dim=1, eps=eps).abs()
     is_small: Tensor = cosine.max() < delta / math.sqrt(weights.shape[1])
     return is_small

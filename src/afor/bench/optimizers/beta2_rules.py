@@ -52,7 +52,7 @@ class Kourkoutas(StepwiseOptimizer):
         correction: Literal["beta2max", "exact", "none"] = "beta2max",
     ) -> None:
         if beta2_min > betas[1]:
-            raise ValueError(f"beta2_min must be at most {betas[1]}, got {beta2_min}")
+            raise ValueError(f"beta2_min must be at most {betas[1]}, found {beta2_min}")
         defaults = {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
             "beta2_min": beta2_min, "alpha": alpha, "tiny": tiny, "warmup_steps": warmup_steps,

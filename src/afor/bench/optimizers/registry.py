@@ -53,9 +53,11 @@ class RegisteredOptimizer:
 def _afor(
     name: str, label: str, section: Section, reference: str, **changes: object
 ) -> RegisteredOptimizer:
-    settings, variant_of = {**AFOR_DESIGN, **changes}, "afor" if changes else None
-    entry = (name, label, section, "afor:AFOR", settings, reference)
-    return RegisteredOptimizer(*entry, variant_of=variant_of)
+    return RegisteredOptimizer(
+        name, label, section, "afor:AFOR",
+        {**AFOR_DESIGN, **changes},
+        reference, variant_of="afor" if changes else None,
+    )  # fmt: skip
 
 
 _OURS = "afor.bench.optimizers"

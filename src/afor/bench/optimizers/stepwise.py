@@ -24,13 +24,13 @@ Steps = Annotated[int, Field(ge=1)]
 def require_at_least(name: str, value: float, low: float) -> None:
     """Raise ValueError if `value` is below `low` or NaN."""
     if not value >= low:
-        raise ValueError(f"{name} must be at least {low:g}, got {value}")
+        raise ValueError(f"{name} must be at least {low:g}, found {value}")
 
 
 def require_betas(name: str, betas: tuple[float, float]) -> None:
     """Raise ValueError unless both decay rates are in [0, 1)."""
     if len(betas) != 2 or not all(0.0 <= beta < 1.0 for beta in betas):
-        raise ValueError(f"{name} must be two numbers in [0, 1), got {betas}")
+        raise ValueError(f"{name} must be two numbers in [0, 1), found {betas}")
 
 
 def adamw_update(

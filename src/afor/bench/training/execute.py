@@ -99,16 +99,17 @@ def execute_bundle(
 
 def _content(key: str, spec: dict[str, Any], record: RunRecord) -> bytes:
     """Return the bytes of a run that was trained; raise ValueError for a record that is invalid."""
+    precision = spec.get("training", {}).get("precision", "float32")
     run = FinishedRun(
-        key,
-        record.status,
-        record.reason,
-        spec,
-        record,
-        "",
-        environment(record.device, spec.get("training", {}).get("precision", "float32")),
-        now(),
-        record.elapsed_s,  # excludes the time of importing torch
+        key=key,
+        status=record.status,
+        reason=record.reason,
+        spec=spec,
+        record=record,
+        traceback="",
+        environment=environment(record.device, precision),
+        finished_at=now(),
+        elapsed_s=record.elapsed_s,  # excludes the time of importing torch
     )
     content = encode(run)
     decode(content)  # the record of a custom trainer must be valid, too

@@ -12,9 +12,9 @@ from pydantic import Field
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.data.dataset import Dataset, DatasetInfo, DataSettings
+from afor.bench.data.datasets.recordings import MICROVOLTS_PER_VOLT
 from afor.bench.data.recording import Recording
 
-MICROVOLTS_PER_VOLT = 1e6
 # Paradigm of a MOABB data set → the class that cuts it into trials.
 PARADIGMS = {"imagery": "MotorImagery", "p300": "P300", "ssvep": "SSVEP", "cvep": "CVEP"}
 

@@ -6,7 +6,6 @@ import io
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from afor.bench.data.inspection.check import inspect_trials
 from afor.bench.data.window_source import WindowSource
@@ -77,6 +76,7 @@ def _subjects(source: WindowSource) -> str:
 def _spectra(source: WindowSource) -> str:
     """Return a picture with the mean spectrum of each class in each channel."""
     from matplotlib.figure import Figure
+    from scipy.signal import welch
 
     rng = np.random.default_rng(0)
     chosen = np.sort(rng.permutation(len(source))[:MAX_WINDOWS])
@@ -88,11 +88,13 @@ def _spectra(source: WindowSource) -> str:
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     axes = grid.reshape(-1)
     highest_hz = _highest_hz(source)
-    for label, name in enumerate(source.class_names):
-        freqs, power = _mean_spectrum(windows[labels == label], source.rate_hz)
-        shown = freqs <= highest_hz
-        for axis, of_channel in zip(axes, power[: len(names)], strict=False):
-            axis.semilogy(freqs[shown], of_channel[shown], linewidth=1, label=name)
+    segment = min(windows.shape[2], round(2 * source.rate_hz))
+    for label in np.unique(labels):
+        freqs, power = welch(windows[labels == label], fs=source.rate_hz, nperseg=segment)
+        shown = (freqs > 0) & (freqs <= highest_hz)
+        mean = power.mean(axis=0)[:, shown]
+        for axis, of_channel in zip(axes, mean[: len(names)], strict=False):
+            axis.semilogy(freqs[shown], of_channel, linewidth=1, label=source.class_names[label])
     for axis, channel in zip(axes, names, strict=False):
         axis.set_title(channel, fontsize=8)
     for axis in axes[len(names) :]:
@@ -122,15 +124,3 @@ def _highest_hz(source: WindowSource) -> float:
     band_hz = getattr(source.settings, "band_hz", "none")
     edge_hz = MAX_HZ if band_hz == "none" else float(band_hz[1])
     return min(MAX_HZ, source.rate_hz / 2, edge_hz)
-
-
-def _mean_spectrum(
-    windows: NDArray[np.float32], rate_hz: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    from scipy.signal import welch
-
-    if not len(windows):
-        return np.zeros(0), np.zeros((windows.shape[1], 0))
-    length = min(windows.shape[2], round(2 * rate_hz))
-    freqs, power = welch(windows, fs=rate_hz, nperseg=length, axis=-1)
-    return freqs[1:], power.mean(axis=0)[:, 1:]
