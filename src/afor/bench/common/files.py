@@ -8,16 +8,11 @@ from pathlib import Path
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.common.text import shorten
 
-CHUNK_BYTES = 1 << 20
-
 
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file, read in pieces."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(CHUNK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def exists(path: Path) -> bool:
