@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import nn
 from torch.autograd import forward_ad
-from torch.nn import functional as F
 
 from afor.bench.models import eegnet
 from afor.bench.models.authors import EEGNetAuthors
@@ -553,20 +552,3 @@ def test_the_environment_variable_names_the_instruction_set(load_with):
     with pytest.warns(UserWarning, match="without compiled code: AFOR_EEGNET_ISA=avx9 names no"):
         assert binding.instruction_set() is None
     assert "names no instruction set" in binding.unavailable_reason()
-
-
-@needs_native
-def test_training_with_the_native_form_learns(synthetic_eeg):
-    torch.manual_seed(0)
-    signal, labels = synthetic_eeg
-    model = EEGNet(SIX)
-    assert not model.why_not_native(signal)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    losses = []
-    for _ in range(40):
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(signal), labels)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < 0.7 * losses[0]
