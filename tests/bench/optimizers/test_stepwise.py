@@ -5,7 +5,7 @@ from afor.bench.optimizers.stepwise import require_at_least, require_betas
 
 @pytest.mark.parametrize("value", [-0.1, float("nan")])
 def test_a_number_below_the_limit_or_nan_is_refused(value: float) -> None:
-    with pytest.raises(ValueError, match="eps must be at least 0, got"):
+    with pytest.raises(ValueError, match="eps must be at least 0, found"):
         require_at_least("eps", value, 0.0)
 
 

@@ -263,9 +263,8 @@ def _check_amplitudes(recording: Recording, where: str, check_unit: bool) -> lis
             "Exclude the subject, or choose channels without it."
         )
     low, high = PLAUSIBLE_SD_UV
-    if check_unit and not low <= typical <= high:
-        guess = "volts or millivolts" if typical < low else "raw amplifier counts"
-        factor = likely_scale(typical)
+    if check_unit and (factor := likely_scale(typical)) != 1.0:
+        guess = "volts or millivolts" if factor > 1.0 else "raw amplifier counts"
         raise DataError(
             f"{where}: the channels' typical standard deviation is {typical:.2g}; EEG in "
             f"microvolts lies between {low:g} and {high:g}. The data seem to be {guess}. "
@@ -276,12 +275,15 @@ def _check_amplitudes(recording: Recording, where: str, check_unit: bool) -> lis
 
 
 def likely_scale(typical_uv: float) -> float:
-    """Return the power of 1000 that makes a standard deviation one of EEG in microvolts.
+    """Return the power of 1000 that makes a standard deviation plausible for EEG in microvolts.
 
     >>> likely_scale(0.0054), likely_scale(12.0), likely_scale(2e-5)
     (1000.0, 1.0, 1000000.0)
     """
-    factors = (1.0, 1e3, 1e6, 1e-3, 1e-6)
+    low, high = PLAUSIBLE_SD_UV
+    if typical_uv == 0 or low <= typical_uv <= high:
+        return 1.0
+    factors = (1e3, 1e6, 1e-3, 1e-6)
     return min(factors, key=lambda factor: abs(np.log10(max(typical_uv, 1e-30) * factor) - 1.0))
 
 

@@ -19,7 +19,7 @@ from afor.bench.data.dataset import PARTIAL_NOTE, STAND_IN_NOTE
 from afor.bench.data.loading import OnSubject, check_together, prepare_all, select_subjects
 from afor.bench.data.montage import is_eeg_name
 from afor.bench.data.prepared import PreparedSubject, map_samples
-from afor.bench.data.recording import PLAUSIBLE_SD_UV
+from afor.bench.data.recording import likely_scale
 
 NEARLY_FLAT = 0.02  # of the median channel's standard deviation
 SAME_CORRELATION = 0.9999
@@ -167,17 +167,14 @@ def signal_warnings(
     """Return what is odd about the signal of one subject; `spread` is that of each channel."""
     warnings = []
     typical = float(np.median(spread))
-    low, high = PLAUSIBLE_SD_UV
-    if 0 < typical < low:
-        warnings.append(
-            f"typical amplitude {typical:.2g} µV: volts or millivolts seem to be read as "
-            "microvolts; the option unit of a folder says what .npz files hold"
+    if (factor := likely_scale(typical)) != 1.0:
+        guess = (
+            "volts or millivolts seem to be read as microvolts; the option unit of a folder says "
+            "what .npz files hold"
+            if factor > 1.0
+            else "microvolts seem to be read as volts, or these are raw counts of the amplifier"
         )
-    elif typical > high:
-        warnings.append(
-            f"typical amplitude {typical:.2g} µV: microvolts seem to be read as volts, or these "
-            "are raw counts of the amplifier"
-        )
+        warnings.append(f"typical amplitude {typical:.2g} µV: {guess}")
     flat = [n for n, s in zip(channel_names, spread, strict=True) if s < NEARLY_FLAT * typical]
     if flat:
         warnings.append(f"nearly flat: {', '.join(flat)}")

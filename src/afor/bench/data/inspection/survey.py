@@ -36,7 +36,7 @@ from afor.bench.data.loading import (
     windows_of,
 )
 from afor.bench.data.montage import is_eeg_name
-from afor.bench.data.recording import PLAUSIBLE_SD_UV, likely_scale
+from afor.bench.data.recording import likely_scale
 from afor.bench.data.splits import make_splits
 from afor.bench.data.window_source import WindowSource
 
@@ -99,9 +99,7 @@ class Survey:
     @property
     def scale(self) -> float:
         """Return what to multiply the signal by, if its header has a wrong unit."""
-        low, high = PLAUSIBLE_SD_UV
-        is_plausible = self.typical_uv == 0 or low <= self.typical_uv <= high
-        return 1.0 if is_plausible else likely_scale(self.typical_uv)
+        return likely_scale(self.typical_uv)
 
     def options(self) -> dict[str, Any]:
         """Return options of the data set to start from."""
