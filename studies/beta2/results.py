@@ -193,9 +193,7 @@ def measure(regime: Regime, folder: Path) -> list[Headroom]:
                 values = {(run.fold, run.repetition): run.metrics[metric] for run in group}
                 candidates.append(Candidate(label, constant, rate, values))
         study = study_of(regime.study)
-        headroom = headroom_of(
-            candidates, metric, units="folds", margins=study.margins, family=len(methods)
-        )
+        headroom = headroom_of(candidates, metric, margins=study.margins, family=len(methods))
         backbone = study.backbones[0].name
         measured.append(replace(headroom, study=regime.title, dataset="eyes", backbone=backbone))
     return measured

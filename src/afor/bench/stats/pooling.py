@@ -15,7 +15,6 @@ from afor.bench.stats.comparisons import Comparison, Judged
 from afor.bench.stats.inference.decisions import (
     LEVEL,
     PairedDecision,
-    choose_decision,
     correct_family,
     decide,
 )
@@ -51,12 +50,8 @@ class RandomEffects:
             return 0.5 - 0.5 * math.copysign(distance != 0, distance)
         return float(t.sf(distance / self.se, self.effects - 1))
 
-    def decide(self, margin: float | None) -> PairedDecision:
-        """Decide about the mean, without correction."""
-        p_better = self.one_sided_p(self.mean)
-        p_two_sided = min(1.0, 2 * self.one_sided_p(abs(self.mean)))
-        # The nearer of the two limits gives the larger p.
-        p_equivalent = math.nan if margin is None else self.one_sided_p(margin - abs(self.mean))
+    def evidence(self, margin: float | None) -> PairedDecision:
+        """Return the evidence about the mean, without a decision."""
         return PairedDecision(
             folds=self.effects,
             mean=self.mean,
@@ -64,13 +59,10 @@ class RandomEffects:
             margin=margin,
             interval=self.interval(),
             inner_interval=self.interval(2 * LEVEL),
-            p_better=p_better,
-            p_two_sided=p_two_sided,
-            p_equivalent=p_equivalent,
-            p_different_holm=p_two_sided,
-            p_equivalent_holm=p_equivalent,
-            level=LEVEL,
-            decision=choose_decision(self.mean, p_two_sided, p_equivalent),
+            p_better=self.one_sided_p(self.mean),
+            p_two_sided=min(1.0, 2 * self.one_sided_p(abs(self.mean))),
+            # The nearer of the two limits gives the larger p.
+            p_equivalent=math.nan if margin is None else self.one_sided_p(margin - abs(self.mean)),
         )
 
     def _around(self, se: float, freedom: int, level: float) -> tuple[float, float]:
@@ -184,7 +176,7 @@ def _pool(comparisons: Sequence[Comparison]) -> PooledComparison | None:
             [float(np.mean(values)) for values in differences],
             [float(np.var(values, ddof=1)) / len(values) for values in differences],
         )
-        evidence = model.decide(margin)
+        evidence = model.evidence(margin)
         prediction, tau, i_squared = model.prediction(), model.tau, model.i_squared
     return PooledComparison(
         metric=first.metric,

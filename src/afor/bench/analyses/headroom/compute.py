@@ -90,7 +90,6 @@ def measure_headroom(
     *,
     study: str | None = None,
     reference: float = REFERENCE,
-    units: str | None = None,
 ) -> list[Headroom]:
     """Measure the headroom for each study, data set, backbone and metric of a store.
 
@@ -100,7 +99,6 @@ def measure_headroom(
         metrics: Names of metrics; None takes accuracy, NLL and those of streams, as recorded.
         study: Name of one study of the store; None takes all.
         reference: The constant beta2 that the others are compared with.
-        units: What is halved: ``"folds"`` or ``"repetitions"``; None takes folds if they suffice.
 
     Raises:
         ConfigError: There is no grid of beta2, runs are missing, or there are too few units.
@@ -125,7 +123,7 @@ def measure_headroom(
                 candidates = _candidates(block, entries, values, metric, left_out)
                 results.append(
                     replace(
-                        headroom_of(candidates, metric, reference, units, where, parsed.margins),
+                        headroom_of(candidates, metric, reference, where, parsed.margins),
                         study=name,
                         dataset=dataset,
                         backbone=backbone,
@@ -139,7 +137,6 @@ def headroom_of(
     candidates: Sequence[Candidate],
     metric: str,
     reference: float = REFERENCE,
-    units: str | None = None,
     where: str = "the study",
     margins: Mapping[str, float] | None = None,
     family: int | None = None,
@@ -156,7 +153,7 @@ def headroom_of(
             f"at least one other beta2; it has {', '.join(f'{b:g}' for b in constants) or 'none'}. "
             f"The preset `headroom` makes one: `afor run headroom`."
         )
-    units, scores = _unit_scores(candidates, metric_style(metric).sign, units, where)
+    units, scores = _unit_scores(candidates, metric_style(metric).sign, where)
     count = scores.shape[1]
     halves = [np.arange(count) % 2 == 0, np.arange(count) % 2 == 1]
 
@@ -224,19 +221,19 @@ def _default_metrics(shared_metrics: set[str]) -> list[str]:
 
 
 def _unit_scores(
-    candidates: Sequence[Candidate], sign: int, units: str | None, where: str
+    candidates: Sequence[Candidate], sign: int, where: str
 ) -> tuple[str, NDArray[np.float64]]:
-    """Return what is halved and the signed score of each candidate and unit, higher is better."""
+    """Return what is halved and the signed score of each candidate and unit, higher is better.
+
+    Folds are halved where there are enough of them, or else repetitions.
+    """
     keys = sorted(set.intersection(*(set(c.values) for c in candidates)))
     numbers = {"folds": sorted({f for f, _ in keys}), "repetitions": sorted({d for _, d in keys})}
-    if units is None:
-        units = "folds" if len(numbers["folds"]) >= MIN_UNITS else "repetitions"
-    if units not in numbers:
-        raise ConfigError(f"{units!r} cannot be halved. Accepted: folds, repetitions.")
+    units = "folds" if len(numbers["folds"]) >= MIN_UNITS else "repetitions"
     if len(numbers[units]) < MIN_UNITS:
         have = f"{len(numbers['folds'])} folds and {len(numbers['repetitions'])} repetitions"
         raise ConfigError(
-            f"{where} has {have}: at least {MIN_UNITS} {units} are needed, two to choose on and "
+            f"{where} has {have}: at least {MIN_UNITS} of either are needed, two to choose on and "
             f"two to score on."
         )
     position = 0 if units == "folds" else 1

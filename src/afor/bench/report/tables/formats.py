@@ -131,8 +131,8 @@ def to_markdown(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-def to_latex(table: Table, *, standalone: bool = False) -> str:
-    r"""Return a table* for booktabs and [table]{xcolor}; `standalone` adds a document around it."""
+def to_latex(table: Table) -> str:
+    """Return a table* for booktabs and [table]{xcolor}."""
     groups = _groups(table.columns)
     lines = [
         r"\begin{table*}[t]",
@@ -171,9 +171,8 @@ def to_latex(table: Table, *, standalone: bool = False) -> str:
         lines += [escape_latex(note) + r"\par" for note in (*chain(*table.lead), *table.notes)]
         lines.append(r"\end{minipage}")
     lines.append(r"\end{table*}")
-    body = "\n".join(lines) + "\n"
     needs = "% needs \\usepackage{booktabs} and \\usepackage[table]{xcolor}\n"
-    return _DOCUMENT % body if standalone else needs + body
+    return needs + "\n".join(lines) + "\n"
 
 
 def to_csv(table: Table) -> str:
@@ -273,15 +272,6 @@ _LATEX = {
     "η": r"$\eta$", "θ": r"$\theta$", "κ": r"$\kappa$", "λ": r"$\lambda$", "π": r"$\pi$",
     "σ": r"$\sigma$", "χ": r"$\chi$", "ω": r"$\omega$", "₀": "$_{0}$",
 }  # fmt: skip
-
-_DOCUMENT = r"""\documentclass{article}
-\usepackage[T1]{fontenc}
-\usepackage[landscape,margin=15mm]{geometry}
-\usepackage{booktabs}
-\usepackage[table]{xcolor}
-\begin{document}
-%s\end{document}
-"""
 
 
 def _groups(columns: Sequence[Column]) -> list[list[int]]:

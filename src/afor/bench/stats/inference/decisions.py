@@ -49,33 +49,31 @@ class PairedDecision:
     p_better: float  # one-sided p of a positive mean difference
     p_two_sided: float  # p of any difference
     p_equivalent: float  # p of equivalence; NaN without a margin
-    p_different_holm: float  # p_two_sided, corrected over the family
-    p_equivalent_holm: float  # p_equivalent, corrected over the family
-    level: float  # level of the tests
-    decision: Decision
+    # The same corrected over the family, and what they show; `correct_family` fills them in.
+    p_different_holm: float = math.nan
+    p_equivalent_holm: float = math.nan
+    level: float = LEVEL
+    decision: Decision = Decision.UNDECIDED
 
     @property
     def within_margin(self) -> bool:
         """Whether the difference is shown to be smaller than the margin, even if it is one."""
-        return self.p_equivalent_holm < self.level
+        return self.p_equivalent_holm < LEVEL
 
 
-def decide(
-    differences: ArrayLike, *, margin: float | None = None, level: float = LEVEL
-) -> PairedDecision:
+def decide(differences: ArrayLike, *, margin: float | None = None) -> PairedDecision:
     """Decide about one comparison that is not part of a family.
 
     >>> decide([2.0, 3.0, 2.5, 1.0, 2.0, 3.5, 1.5], margin=1.0).decision.value
     'better'
     """
-    return decide_family([differences], margin=margin, level=level)[0]
+    return decide_family([differences], margin=margin)[0]
 
 
 def decide_family(
     differences: Sequence[ArrayLike],
     *,
     margin: float | None = None,
-    level: float = LEVEL,
     family: int | None = None,
 ) -> list[PairedDecision]:
     """Decide about several comparisons, Holm-corrected.
@@ -83,11 +81,10 @@ def decide_family(
     Args:
         differences: The differences of each comparison, one per fold; positive is better.
         margin: Differences up to this size count as equivalent; None makes no such decision.
-        level: Level of each family of tests.
         family: Number of comparisons to correct for, where some are still missing.
     """
     evidence = [
-        _evidence(np.asarray(row, dtype=np.float64).tolist(), margin, level) for row in differences
+        _evidence(np.asarray(row, dtype=np.float64).tolist(), margin) for row in differences
     ]
     return correct_family(evidence, family)
 
@@ -95,7 +92,7 @@ def decide_family(
 def correct_family(
     evidence: Sequence[PairedDecision], family: int | None = None
 ) -> list[PairedDecision]:
-    """Decide again about comparisons that were decided about alone, Holm-corrected."""
+    """Decide about comparisons from their evidence, Holm-corrected."""
     different = holm([made.p_two_sided for made in evidence], family)
     equivalent = [made.p_equivalent for made in evidence]
     if not any(map(math.isnan, equivalent)):
@@ -105,38 +102,30 @@ def correct_family(
             made,
             p_different_holm=p,
             p_equivalent_holm=q,
-            decision=choose_decision(made.mean, p, q, made.level),
+            decision=choose_decision(made.mean, p, q),
         )
         for made, p, q in zip(evidence, different, equivalent, strict=True)
     ]
 
 
-def _evidence(values: Sequence[float], margin: float | None, level: float) -> PairedDecision:
-    """Return the evidence of one comparison, as if it were alone."""
+def _evidence(values: Sequence[float], margin: float | None) -> PairedDecision:
+    """Return the evidence of one comparison."""
     mean = math.fsum(values) / len(values)
     p_better = sign_flip_p(values)
-    p_two_sided = min(1.0, 2 * p_better) if mean > 0 else two_sided_p(values)
-    p_equivalent = math.nan if margin is None else equivalence_p(values, margin)
     return PairedDecision(
         folds=len(values),
         mean=mean,
         sd=float(np.std(values, ddof=1)) if len(values) > 1 else math.nan,
         margin=margin,
-        interval=exact_interval(values, 1 - level),
-        inner_interval=exact_interval(values, 1 - 2 * level, margin=margin or 0.0),
+        interval=exact_interval(values, 1 - LEVEL),
+        inner_interval=exact_interval(values, 1 - 2 * LEVEL, margin=margin or 0.0),
         p_better=p_better,
-        p_two_sided=p_two_sided,
-        p_equivalent=p_equivalent,
-        p_different_holm=p_two_sided,
-        p_equivalent_holm=p_equivalent,
-        level=level,
-        decision=choose_decision(mean, p_two_sided, p_equivalent, level),
+        p_two_sided=min(1.0, 2 * p_better) if mean > 0 else two_sided_p(values),
+        p_equivalent=math.nan if margin is None else equivalence_p(values, margin),
     )
 
 
-def choose_decision(
-    mean: float, p_different: float, p_equivalent: float, level: float = LEVEL
-) -> Decision:
+def choose_decision(mean: float, p_different: float, p_equivalent: float) -> Decision:
     """Return the decision that corrected p-values give.
 
     A difference can be shown and be shown to be smaller than the margin. Its sign is then known,
@@ -145,6 +134,6 @@ def choose_decision(
     >>> choose_decision(0.004, p_different=0.01, p_equivalent=0.02).value
     'better'
     """
-    if p_different < level:
+    if p_different < LEVEL:
         return Decision.BETTER if mean > 0 else Decision.WORSE
-    return Decision.EQUIVALENT if p_equivalent < level else Decision.UNDECIDED
+    return Decision.EQUIVALENT if p_equivalent < LEVEL else Decision.UNDECIDED
