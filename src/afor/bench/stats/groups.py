@@ -272,6 +272,11 @@ def task_conditions(conditions: Conditions, dataset: str, backbone: str) -> list
     return [c for (d, b, _), c in conditions.items() if (d, b) == (dataset, backbone)]
 
 
+def dataset_runs(conditions: Conditions, dataset: str) -> list[RunResult]:
+    """Return the runs of one data set."""
+    return [r for (d, _, _), c in conditions.items() if d == dataset for r in c.runs.values()]
+
+
 def complete_folds(runs: Sequence[Collection[FoldRepetition]]) -> tuple[list[int], list[int]]:
     """Return the folds that have every repetition in several sets of runs, and the repetitions.
 

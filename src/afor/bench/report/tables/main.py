@@ -15,7 +15,7 @@ from afor.bench.report.tables.parts import (
 )
 from afor.bench.report.verdicts import answers
 from afor.bench.stats.comparisons import Comparison
-from afor.bench.stats.groups import Condition, Conditions, task_conditions
+from afor.bench.stats.groups import Condition, Conditions, dataset_runs, task_conditions
 from afor.bench.stats.guessing import learned, reference_levels
 from afor.bench.stats.labels import (
     backbone_label,
@@ -155,11 +155,6 @@ def _reference_rows(
 
 
 def _dataset_heading(conditions: Conditions, dataset: str) -> str:
-    classes = {
-        run.classes
-        for (d, _, _), c in conditions.items()
-        if d == dataset
-        for run in c.runs.values()
-    }
+    classes = {run.classes for run in dataset_runs(conditions, dataset)}
     counts = [str(count) for count in sorted(classes) if count > 1]
     return dataset_label(dataset) + (f" ({'/'.join(counts)} classes)" if counts else "")

@@ -7,6 +7,7 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.formats import Row, Table, TableCell, columns_of, text_row
 from afor.bench.report.tables.parts import MISSING, condition_text, partial
 from afor.bench.stats.comparisons import BASELINE
+from afor.bench.stats.groups import dataset_runs
 from afor.bench.stats.labels import (
     BACKBONE_LABELS,
     backbone_label,
@@ -116,12 +117,7 @@ def _extent_notes(results: Results) -> list[str]:
         sizes = published()["datasets"]["cells"].get(dataset)
         if sizes is None:
             continue
-        runs = [
-            run
-            for (d, _, _), condition in results.conditions.items()
-            if d == dataset
-            for run in condition.runs.values()
-        ]
+        runs = dataset_runs(results.conditions, dataset)
         subjects = len({subject for run in runs for subject in run.test_subjects})
         of_paper = sum(sizes[part] for part in ("train", "validation", "test"))
         repetitions = len({run.repetition for run in runs})

@@ -8,7 +8,7 @@ from afor.bench.report.tables.formats import Row, Table, columns_of, text_row
 from afor.bench.report.tables.parts import gain_units
 from afor.bench.stats.comparisons import Ranks
 from afor.bench.stats.design.seed_noise import NO_REPLICATES, same_seed_sd, seed_noise
-from afor.bench.stats.groups import mean_sd
+from afor.bench.stats.groups import dataset_runs, mean_sd
 from afor.bench.stats.labels import (
     dataset_label,
     mean_sd_text,
@@ -129,12 +129,7 @@ def datasets_table(results: Results) -> Table:
     """Return the data sets: classes, subjects, folds, repetitions, windows, majority class."""
     rows, records = [], []
     for dataset in dict.fromkeys(d for d, _ in results.tasks):
-        runs = [
-            run
-            for (d, _, _), condition in results.conditions.items()
-            if d == dataset
-            for run in condition.runs.values()
-        ]
+        runs = dataset_runs(results.conditions, dataset)
         if not runs:
             continue
         windows = {run.fold: run.test_windows for run in runs}

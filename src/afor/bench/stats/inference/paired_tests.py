@@ -39,7 +39,8 @@ def sign_flip_p(differences: ArrayLike) -> float:
     if len(values) > MEET_IN_THE_MIDDLE:
         return _bounded_p(values, GRID)
     middle = len(values) // 2
-    left, right = (_sorted_subset_sums(half) for half in (values[:middle], values[middle:]))
+    halves = (values[:middle], values[middle:])
+    left, right = (_subset_sums(half, is_sorted=True) for half in halves)
     counts = np.searchsorted(right, TIE * size - left, side="right")
     return float(int(counts.sum()) / 2 ** len(values))
 
@@ -124,20 +125,12 @@ def _checked(differences: ArrayLike) -> NDArray[np.float64]:
     return values
 
 
-def _subset_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _subset_sums(values: NDArray[np.float64], *, is_sorted: bool = False) -> NDArray[np.float64]:
     sums = np.zeros(1)
     for value in values:
         sums = np.concatenate([sums, sums + value])
-    return sums
-
-
-def _sorted_subset_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    sums = np.zeros(1)
-    for value in values:
-        sums = np.concatenate([sums, sums + value])
-        sums.sort(
-            kind="stable"
-        )  # merges two sorted halves, which is faster than one sort at the end
+        if is_sorted:  # merges two sorted halves, which is faster than one sort at the end
+            sums.sort(kind="stable")
     return sums
 
 
