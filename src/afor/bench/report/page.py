@@ -118,7 +118,7 @@ def render_report(
     conditions = results.conditions
     results.needed_comparisons()  # refuses results without any
     studies = _studies(results)
-    anchors = {_link(c): f"condition-{i}" for i, c in enumerate(conditions.values()) if c.runs}
+    anchors = {c.name: f"condition-{i}" for i, c in enumerate(conditions.values()) if c.runs}
     shown = [
         made for name in _SECTIONS if (made := _section(name, results, anchors, static)) is not None
     ]
@@ -153,7 +153,7 @@ def render_report(
         metrics="; ".join(map(metric_words, results.metrics)),
         answers=answers(results.comparisons, results.metrics[0], results.pooled),
         sections=shown,
-        details=[_details(c, results.metrics, anchors[_link(c)]) for c in conditions.values()
+        details=[_details(c, results.metrics, anchors[c.name]) for c in conditions.values()
                  if c.runs],
         studies=list(results.study_texts.items()),
         attributions=_attributions(results, studies),
@@ -324,10 +324,6 @@ def _tested_in_several_folds(runs: Sequence[RunResult]) -> list[str]:
 
 def _data_link(media_type: str, text: str) -> str:
     return f"data:{media_type};charset=utf-8;base64,{base64.b64encode(text.encode()).decode()}"
-
-
-def _link(condition: Condition) -> str:
-    return f"{condition.dataset}/{condition.backbone}/{condition.method}"
 
 
 def _script_source(script: str) -> str:

@@ -49,6 +49,11 @@ class Condition:
         return {}
 
     @property
+    def name(self) -> str:
+        """Its data set, backbone and method, for messages and links."""
+        return f"{self.dataset}/{self.backbone}/{self.method}"
+
+    @property
     def original(self) -> str:
         """Name of the original it is a copy of, or its own."""
         return self.role.replicate_of or self.method
@@ -95,7 +100,7 @@ class Condition:
         run = self.runs[key]
         if metric not in run.metrics:
             raise ConfigError(
-                f"{self.dataset}/{self.backbone}/{self.method} fold {key[0]} repetition {key[1]} "
+                f"{self.name} fold {key[0]} repetition {key[1]} "
                 f"has no metric {metric!r}. It has: {', '.join(run.metrics)}."
             )
         return run.metrics[metric]

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.curves import (
     convergence_figure,
     forgetting_figure,
@@ -109,9 +108,3 @@ def test_the_boxes_show_the_last_quarter():
     figure = forgetting_figure([trace], [1.0] * 8)
     box = figure.axes[2].patches[0].get_path().vertices[:, 1]
     assert box.max() < 0.992
-
-
-@pytest.mark.parametrize("draw", [convergence_figure, forgetting_figure])
-def test_nothing_to_draw_is_an_error(draw):
-    with pytest.raises(ConfigError, match="nothing to draw"):
-        draw({})

@@ -124,7 +124,6 @@ def convergence_figure(
         validation: Their validation losses, drawn as thin lines; None draws none.
         levels: The loss of guessing by task, drawn as a grey line; None draws none.
     """
-    _need(curves, "curves")
     figure, axes = style.new_figure(14 + 36 * len(curves), rows=len(curves))
     for axis, (task, by_method) in zip(axes[:, 0], curves.items(), strict=True):
         for position, (name, runs) in enumerate(by_method.items()):
@@ -275,7 +274,6 @@ def forgetting_figure(
         title: Name of the first run.
         warmup_epochs: Length of the warm-up, shown in grey; epochs within it are not in the boxes.
     """
-    _need(runs, "runs with traces")
     groups = list(runs[0])
     shade = min(0.15, 0.5 / len(groups))  # many overlapping bands stay readable
     figure, axes = style.new_figure(150, rows=3)
@@ -366,8 +364,3 @@ def _whole_epochs(axis: Any) -> None:
 
     axis.xaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10], integer=True))
     axis.set_xlabel("epoch")
-
-
-def _need(given: Any, what: str) -> None:
-    if not given:
-        raise ConfigError(f"There is nothing to draw: no {what}.")

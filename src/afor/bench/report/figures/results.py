@@ -34,7 +34,9 @@ def gain_figure(comparisons: Sequence[Comparison]) -> Any:
     figure, axes = style.new_figure(height, rows=len(datasets), sharex=True)
     for axis, dataset in zip(axes[:, 0], datasets, strict=True):
         of_dataset = [c for c in comparisons if c.dataset == dataset]
-        _margin_band(axis, of_dataset)
+        if (margin := of_dataset[0].evidence.margin) is not None:  # what counts as equivalent
+            bound = metric_style(metric).gain_scale * margin
+            axis.axvspan(-bound, bound, color="#D9D9D9", linewidth=0, zorder=0)
         axis.axvline(0, color="black", linewidth=0.7)
         for row, name in enumerate(names):
             _gain_row(axis, row, name, [c for c in of_dataset if c.method == name], several)
@@ -155,14 +157,6 @@ def _gain_row(axis: Any, row: int, name: str, comparisons: list[Comparison], sev
         mean, row, marker=marker, markersize=4.2, color=color, markeredgewidth=0.9,
         markerfacecolor=color if complete else "white",
     )  # fmt: skip
-
-
-def _margin_band(axis: Any, comparisons: list[Comparison]) -> None:
-    """Shade the differences that count as equivalent."""
-    margin = comparisons[0].evidence.margin
-    if margin is not None:
-        bound = metric_style(comparisons[0].metric).gain_scale * margin
-        axis.axvspan(-bound, bound, color="#D9D9D9", linewidth=0, zorder=0)
 
 
 def _cliques(values: Sequence[float], difference: float) -> list[tuple[float, float]]:

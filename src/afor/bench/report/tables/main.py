@@ -113,7 +113,7 @@ def _result_cell(
         second=rank == 2,
         mark=verdict_mark(comparison) + GUESSES_MARK * _guesses(condition, metric),
         partial=partial(condition),
-        link=f"{condition.dataset}/{condition.backbone}/{condition.method}",
+        link=condition.name,
     )
 
 

@@ -78,6 +78,8 @@ def estimate_components(differences: ArrayLike, *, seed: int = 0) -> VarianceCom
     >>> [(" + ".join(c.sources), round(c.variance, 1)) for c in noise.components]
     [('subject × method', 4.6), ('repetition × method + seed × method', 1.0)]
     """
+    from scipy.optimize import isotonic_regression
+
     values = np.asarray(differences, dtype=np.float64)
     if values.ndim != 3 or len(values) < 2 or values.size == 0 or not np.isfinite(values).all():
         raise ValueError(
@@ -104,7 +106,8 @@ def estimate_components(differences: ArrayLike, *, seed: int = 0) -> VarianceCom
         else:
             sources[-1].append(source)
         center = means
-    pooled = _non_increasing(squares, degrees)
+    # Neighbouring mean squares are pooled until none is below the next one.
+    pooled = isotonic_regression(squares, weights=degrees, increasing=False).x.tolist()
     rng = np.random.default_rng(seed)
     simulated = [
         s * n / rng.chisquare(n, SIMULATIONS) for s, n in zip(squares, degrees, strict=True)
@@ -163,15 +166,3 @@ def _by_seed(
             if is_replicate and other.has(metric):
                 by_seed[other.role.seed] = other
     return by_seed
-
-
-def _non_increasing(squares: list[float], degrees: list[int]) -> list[float]:
-    """Pool neighbouring mean squares until none is below the next one.
-
-    >>> _non_increasing([1.0, 3.0], [10, 30])
-    [2.5, 2.5]
-    """
-    from scipy.optimize import isotonic_regression
-
-    fitted = isotonic_regression(squares, weights=degrees, increasing=False)
-    return [float(value) for value in fitted.x]
