@@ -39,7 +39,7 @@ class Condition:
     method: str
     runs: Mapping[FoldRepetition, RunResult]
     folds_expected: int
-    draws_expected: int
+    repetitions_expected: int
     role: Role
     margins: Mapping[str, float] = field(default_factory=dict)  # by metric, as printed
 
@@ -55,7 +55,7 @@ class Condition:
 
     @property
     def original(self) -> str:
-        """Name of the original it is a copy of, or its own."""
+        """Name of the method it is a replicate of, or its own."""
         return self.role.replicate_of or self.method
 
     @property
@@ -65,7 +65,7 @@ class Condition:
 
     @property
     def is_control(self) -> bool:
-        """Whether it is a copy, or marked as a control by its study."""
+        """Whether it is a replicate, or marked as a control by its study."""
         return self.is_replicate or self.role.control
 
     @property
@@ -76,7 +76,7 @@ class Condition:
     @property
     def expected(self) -> int:
         """Number of planned runs."""
-        return self.folds_expected * self.draws_expected
+        return self.folds_expected * self.repetitions_expected
 
     @property
     def complete(self) -> bool:

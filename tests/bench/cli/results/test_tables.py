@@ -49,7 +49,8 @@ def test_every_table_comes_in_every_form(call, store, name, form):
     if form == "json":
         assert json.loads(result.stdout)["rows"]
     if form == "csv":
-        assert list(csv.DictReader(io.StringIO(result.stdout)))
+        rows = list(csv.DictReader(io.StringIO(result.stdout)))
+        assert "optimizer" not in rows[0]  # what is compared is a method
     assert "Next: afor" not in result.stdout
     assert "Next: afor figure" in result.stderr
 

@@ -106,13 +106,13 @@ def measure_headroom(
     results = []
     for name in [study] if study else store.studies():
         runs = store.runs(name)
-        blocks = dict.fromkeys((run.dataset, run.backbone) for run in runs)
+        tasks = dict.fromkeys((run.dataset, run.backbone) for run in runs)
         parsed = parse_study(store.studies()[name])
         entries = {entry.name: entry for entry in parsed.optimizers}
-        for dataset, backbone in blocks:
-            block = [run for run in runs if (run.dataset, run.backbone) == (dataset, backbone)]
+        for dataset, backbone in tasks:
+            of_task = [run for run in runs if (run.dataset, run.backbone) == (dataset, backbone)]
             where = f"{name}, {dataset} × {backbone}"
-            values, left_out = _read_values(store, block, where)
+            values, left_out = _read_values(store, of_task, where)
             shared_metrics = set.intersection(*(set(value) for value in values.values()))
             for metric in metrics or _default_metrics(shared_metrics):
                 if metric not in shared_metrics:
@@ -120,7 +120,7 @@ def measure_headroom(
                         f"{where} has no metric {metric!r}. "
                         f"It has: {', '.join(sorted(shared_metrics))}."
                     )
-                candidates = _candidates(block, entries, values, metric, left_out)
+                candidates = _candidates(of_task, entries, values, metric, left_out)
                 results.append(
                     replace(
                         headroom_of(candidates, metric, reference, where, parsed.margins),

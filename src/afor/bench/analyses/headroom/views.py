@@ -64,10 +64,10 @@ def _table(results: Sequence[Headroom]) -> Table:
         "correction over the methods of a column.",
         *([f"Left out, because runs diverged or failed: {', '.join(left_out)}."] * bool(left_out)),
     ]
-    block = task_label(first.dataset, first.backbone)
+    task = task_label(first.dataset, first.backbone)
     return Table(
         name="headroom",
-        title=f"Headroom of β₂: {first.study}, {block}, {first.count} {first.units}",
+        title=f"Headroom of β₂: {first.study}, {task}, {first.count} {first.units}",
         columns=columns_of("score", f"over {first.reference:g}", "over best constant", "lr"),
         rows=tuple(rows),
         notes=tuple(notes),

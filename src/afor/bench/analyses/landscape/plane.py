@@ -129,20 +129,16 @@ def gram_schmidt(vectors: Vectors) -> Vectors:
     >>> gram_schmidt(np.array([[2.0, 0.0], [1.0, 3.0]])).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    orthonormal: list[NDArray[np.float64]] = []
-    for number, vector in enumerate(vectors, start=1):
-        remainder = vector.astype(np.float64)
-        for _ in range(2):  # the second pass takes off what rounding left of the first
-            for direction in orthonormal:
-                remainder = remainder - (direction @ remainder) * direction
-        length = np.linalg.norm(remainder)
-        if not length > DEPENDENT * np.linalg.norm(vector):
-            raise ConfigError(
-                f"Direction {number} lies in the span of those before it, or is zero: together "
-                "they span no plane. Take another seed or other directions."
-            )
-        orthonormal.append(remainder / length)
-    return np.array(orthonormal)
+    basis, triangle = np.linalg.qr(vectors.T)
+    # Of what is orthogonal to the directions before, with a sign; 0 where there is no room left.
+    lengths = np.pad(np.diag(triangle), (0, len(vectors) - len(triangle)))
+    dependent = ~(np.abs(lengths) > DEPENDENT * np.linalg.norm(vectors, axis=1))
+    if dependent.any():
+        raise ConfigError(
+            f"Direction {np.argmax(dependent) + 1} lies in the span of those before it, or is "
+            "zero: together they span no plane. Take another seed or other directions."
+        )
+    return np.asarray((basis * np.sign(lengths)).T) + 0.0  # no negative zero
 
 
 def random_lengths(paths: Sequence[Vectors], seed: int, planes: int = PLANES) -> Vectors:

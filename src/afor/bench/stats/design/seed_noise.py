@@ -81,8 +81,8 @@ def seed_noise(
         values = [tuple(c.fold_values(metric, common).values()) for c in members]
         first_with: dict[tuple[float, ...], int] = {}  # position of the first one by its values
         for i, series in enumerate(values):
-            twin = first_with.setdefault(series, i)
-            identical += [(names[twin], names[i])] if twin != i else []
+            first = first_with.setdefault(series, i)
+            identical += [(names[first], names[i])] if first != i else []
         distinct = list(first_with.values())
         if len(distinct) < 2:
             continue

@@ -34,7 +34,7 @@ def simulate_results(
     """Draw accuracies around a level that each fold has for all methods. Fractions.
 
     A method adds its gain, an effect of its own for each fold (SD `subject_noise`, equal for
-    copies such as `adam` and `adam_seed_1`) and noise per run (SD `seed_noise`).
+    replicates such as `adam` and `adam_seed_1`) and noise per run (SD `seed_noise`).
     """
     rng = np.random.default_rng(seed)
     results, expected = [], []

@@ -1,7 +1,7 @@
 """Decide about one comparison: better, worse, equivalent within a margin, or undecided.
 
 Two families of exact tests stand behind a decision, each corrected by Holm's method over the
-comparisons of a block. The two-sided sign-flip test decides between better and worse; two one-sided
+comparisons of a task. The two-sided sign-flip test decides between better and worse; two one-sided
 tests at the margin decide on equivalence. docs/explanation/statistics.md gives the reasons and
 the simulated error rates.
 """
