@@ -145,11 +145,11 @@ def test_folds_of_several_subjects_are_called_folds():
 def test_a_paragraph_starts_with_afor_and_groups_the_others():
     gains = {"adam": 0.0, "mars": 0.05, "radam": 0.06, "sophia": -0.05, "afor": 0.03}
     results = Results.of(*simulate_results(gains, datasets=["bci2a"]))
-    (answer,) = answers(results.comparisons, "accuracy")
+    (answer,) = answers(results)
     assert answer.text.startswith("BCI IV 2a, EEGNet, 9 folds. AFOR is better than Adam")
     assert answer.text.endswith("Others: better than Adam: RAdam, MARS; worse than Adam: Sophia.")
-    without = [c for c in results.comparisons if c.method != "afor"]
-    (best,) = answers(without, "accuracy")
+    others = {key: c for key, c in results.conditions.items() if c.method != "afor"}
+    (best,) = answers(Results((), others, ("accuracy",)))
     assert best.text.startswith("BCI IV 2a, EEGNet, 9 folds. RAdam is better than")
 
 
@@ -160,10 +160,10 @@ def test_other_verdicts_stand_apart_from_the_first():
         replace(r, metrics={**r.metrics, "kappa": kappa[r.method] + r.fold / 100}) for r in results
     ]
     by_three = Results.of(results, metrics=["accuracy", "weighted_f1", "kappa"])
-    (answer,) = answers(by_three.comparisons, "accuracy")
+    (answer,) = answers(by_three)
     assert answer.verdict.what.startswith("Undecided: ")
     assert answer.others == "AFOR by kappa: better than Adam. Others: undecided: MARS."
     by_two = Results.of(results, metrics=["accuracy", "weighted_f1"])
-    (alone,) = answers(by_two.comparisons, "accuracy")
+    (alone,) = answers(by_two)
     assert alone.verdict == answer.verdict
     assert alone.others == "Others: undecided: MARS."

@@ -201,7 +201,8 @@ class StudyResults:
         return f"<div>{shown}{self.table()._repr_html_()}</div>"
 
     def _answers(self) -> list[Answer]:
-        return answers(self.results.needed_comparisons(self.metric), self.metric)
+        self.results.needed_comparisons(self.metric)  # refuses results without any
+        return answers(self.results)
 
 
 def _html(text: str) -> str:

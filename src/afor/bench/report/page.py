@@ -151,7 +151,7 @@ def render_report(
         notes=results.notes,
         diagnosis=diagnose(results),
         metrics="; ".join(map(metric_words, results.metrics)),
-        answers=answers(results.comparisons, results.metrics[0], results.pooled),
+        answers=answers(results),
         sections=shown,
         details=[_details(c, results.metrics, anchors[c.name]) for c in conditions.values()
                  if c.runs],
@@ -189,8 +189,7 @@ def write_report(
         results, title=title, sections=sections, static=static, runs_file=runs_file
     )
     write_output(output, page)
-    found = answers(results.comparisons, results.metrics[0], results.pooled)
-    verdicts = [answer.text for answer in found]
+    verdicts = [answer.text for answer in answers(results)]
     return {"file": str(output), "bytes": len(page.encode()), "verdicts": verdicts}
 
 

@@ -16,7 +16,8 @@ from afor.bench.stats.labels import (
     signed,
     task_label,
 )
-from afor.bench.stats.pooling import PooledComparison, pool_tasks
+from afor.bench.stats.pooling import PooledComparison
+from afor.bench.stats.results import Results
 
 FOCUS = "afor"  # the method whose verdict comes first, where it was compared
 Compared = TypeVar("Compared", bound=Judged)
@@ -56,36 +57,24 @@ class Answer:
         return "\n".join(self.lines)
 
 
-def answers(
-    comparisons: Sequence[Comparison],
-    metric: str,
-    pooled: Sequence[PooledComparison] | None = None,
-) -> list[Answer]:
-    """Return the verdict by one metric on AFOR, or else on the best method, for each task.
+def answers(results: Results) -> list[Answer]:
+    """Return the verdict by the first metric on AFOR, or else on the best method, for each task.
 
     Where there are several tasks, the verdict over all of them comes first.
-
-    Args:
-        comparisons: Those of all tasks, with one baseline.
-        metric: The metric.
-        pooled: The comparisons pooled over tasks, where they are known.
     """
-    if pooled is None:
-        pooled = pool_tasks(c for c in comparisons if c.metric == metric)
-    over_tasks = [made for made in pooled if made.metric == metric]
-    found = []
-    if over_tasks:
+    metric, found = results.metrics[0], []
+    if over_tasks := [made for made in results.pooled if made.metric == metric]:
         ours = focus_of(over_tasks)
         found.append(Answer(_tasks_text(ours), verdict_of(ours), _on_others(ours, over_tasks)))
     tasks: dict[tuple[str, str], list[Comparison]] = {}
-    for c in comparisons:
+    for c in results.comparisons:
         if c.metric == metric:
             tasks.setdefault((c.dataset, c.backbone), []).append(c)
     for task, members in tasks.items():
         focus = focus_of(members)
         folds = max(c.folds for c in members)
         where = f"{task_label(*task)}, {folds} fold{'s' * (folds != 1)}"
-        others = (_by_other_metrics(focus, comparisons), _on_others(focus, members))
+        others = (_by_other_metrics(focus, results.comparisons), _on_others(focus, members))
         found.append(Answer(where, verdict_of(focus), " ".join(filter(None, others))))
     return found
 

@@ -159,11 +159,11 @@ def show_outcome(
         try:
             results = Results.open([path], studies=[study.name], baseline=None)
             table = build_table("main", results)
-            found = answers(results.needed_comparisons(), results.metrics[0])
+            results.needed_comparisons(results.metrics[0])  # refuses results without any
         except AforError as error:
             typer.echo(f"There is no verdict: {error}", err=True)
         else:
-            verdicts = [answer.text for answer in found]
+            verdicts = [answer.text for answer in answers(results)]
             diagnosis = diagnose(results)
             more = len(diagnosis) - MAX_DIAGNOSES
             lines += ["", render(table, "terminal"), *diagnosis[:MAX_DIAGNOSES]]

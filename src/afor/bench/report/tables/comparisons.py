@@ -66,9 +66,7 @@ def comparison_table(results: Results) -> Table:
         lead=tuple(
             answer.lines
             for metric in results.metrics
-            for answer in answers(
-                [c for c in comparisons if c.metric == metric], metric, results.pooled
-            )
+            for answer in answers(results.showing([metric]))
         ),
         notes=(
             *family_notes(results, has_signs=False),

@@ -67,10 +67,7 @@ def main_table(results: Results) -> Table:
         else "Results under the cross-subject protocol: mean ± SD over folds",
         columns=tuple(Column(metric_style(m).label, backbone_label(b)) for b, m in columns),
         rows=tuple(rows),
-        lead=tuple(
-            answer.lines
-            for answer in answers(results.comparisons, results.metrics[0], results.pooled)
-        ),
+        lead=tuple(answer.lines for answer in answers(results)),
         notes=(
             *family_notes(results, has_signs=True),
             *([LINEAR_NOTE] if any(row.label == LINEAR for row in rows) else []),
