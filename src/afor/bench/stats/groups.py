@@ -181,25 +181,13 @@ def collect_conditions(
     return conditions
 
 
-@dataclass(frozen=True)
-class _Mismatch:
-    """A setting in which two conditions of one data set and backbone differ."""
-
-    key: str
-    where: tuple[str, str, int, int]  # data set, backbone, fold, repetition
-    runs: tuple[RunResult, RunResult]  # the first that differ
-
-    def values(self) -> str:
-        """Return the two values and the runs that have them."""
-        values = [setting(run.protocol, self.key) for run in self.runs]
-        named = zip(values, self.runs, strict=True)
-        return " and ".join(f"{value} for {r.method} (study {r.study})" for value, r in named)
-
-
-def _mismatches(conditions: Conditions) -> Iterator[_Mismatch]:
+def _mismatches(
+    conditions: Conditions,
+) -> Iterator[tuple[str, tuple[str, str, int, int], str]]:
     """Yield the differences in protocol between the conditions of each data set and backbone.
 
-    Runs are compared that share a fold and repetition.
+    Runs are compared that share a fold and repetition. Yields the setting; data set, backbone, fold
+    and repetition; and the two values with the runs that have them.
     """
     together: dict[tuple[str, str, int, int], list[RunResult]] = {}
     for (dataset, backbone, _), condition in conditions.items():
@@ -207,25 +195,22 @@ def _mismatches(conditions: Conditions) -> Iterator[_Mismatch]:
             together.setdefault((dataset, backbone, fold, repetition), []).append(run)
     for where, runs in together.items():
         for found in differences(run.protocol for run in runs):
-            pair = [
-                next(run for run in runs if setting(run.protocol, found.key) == value)
-                for value in found.values[:2]
-            ]
-            yield _Mismatch(found.key, where, (pair[0], pair[1]))
+            named = []
+            for value in found.values[:2]:
+                first = next(run for run in runs if setting(run.protocol, found.key) == value)
+                named.append(f"{value} for {first.method} (study {first.study})")
+            yield found.key, where, " and ".join(named)
 
 
 def _check_comparable(conditions: Conditions, allowed: Collection[str]) -> None:
     """Raise ConfigError if runs that will be compared differ in more than is allowed."""
-    for found in _mismatches(conditions):
-        if found.key in allowed or found.key.partition(".")[0] in allowed:
-            continue
-        dataset, backbone, fold, repetition = found.where
-        raise ConfigError(
-            f"{dataset} × {backbone}, fold {fold}, repetition {repetition}: the runs cannot be "
-            f"compared, "
-            f"{found.key} is {found.values()}; choose runs of one protocol, or compare them on "
-            f"purpose with --allow-different {found.key}."
-        )
+    for key, (dataset, backbone, fold, repetition), values in _mismatches(conditions):
+        if key not in allowed and key.partition(".")[0] not in allowed:
+            raise ConfigError(
+                f"{dataset} × {backbone}, fold {fold}, repetition {repetition}: the runs cannot be "
+                f"compared, {key} is {values}; choose runs of one protocol, or compare them on "
+                f"purpose with --allow-different {key}."
+            )
 
 
 def comparability_notes(conditions: Conditions) -> list[str]:
@@ -260,15 +245,13 @@ def comparability_notes(conditions: Conditions) -> list[str]:
         f"The protocol of the runs is {text}: whether they are comparable is not known."
         for text in files
     ]
-    seen: dict[tuple[str, str, str], None] = {}
-    for found in _mismatches(conditions):
-        task = (found.key, *found.where[:2])
-        if task not in seen:
-            seen[task] = None
-            notes.append(
-                f"{found.where[0]} × {found.where[1]}: compared although {found.key} is "
-                f"{found.values()}."
-            )
+    seen: dict[tuple[str, str, str], str] = {}
+    for key, (dataset, backbone, *_), values in _mismatches(conditions):
+        seen.setdefault((key, dataset, backbone), values)
+    notes += [
+        f"{dataset} × {backbone}: compared although {key} is {values}."
+        for (key, dataset, backbone), values in seen.items()
+    ]
     return notes
 
 
