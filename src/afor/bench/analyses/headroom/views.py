@@ -24,38 +24,35 @@ def headroom_tables(results: Sequence[Headroom]) -> list[Table]:
     return [_table(list(group)) for _, group in groups]
 
 
-def headroom_records(result: Headroom) -> list[dict[str, object]]:
-    """Return one flat record per method, unrounded."""
-    methods = [
-        *(("constant", method) for method in result.constants),
-        ("best constant", result.best_constant),
-        *(("rule", method) for method in result.rules),
-    ]
-    return [
-        {
-            **{name: getattr(result, name) for name in RECORDED},
-            "kind": category,
-            "method": method.method,
-            "beta2": method.beta2,
-            "score": method.score,
-            **_decision_record("over_reference", method.over_reference),
-            **_decision_record("over_best_constant", method.over_best_constant),
-            "chosen": "; ".join(method.choices),
-        }
-        for category, method in methods
-    ]
-
-
 def _table(results: Sequence[Headroom]) -> Table:
     first = results[0]
     rows: list[Row] = []
+    records: list[dict[str, object]] = []
     for result in results:
         look = metric_style(result.metric)
         rows.append(Row(f"{look.label} ({look.gain_unit})", heading=True))
-        rows += [
-            _row(result.metric, method)
-            for method in (*result.constants, result.best_constant, *result.rules)
-        ]
+        names = {name: getattr(result, name) for name in RECORDED}
+        for category, method in (
+            *(("constant", method) for method in result.constants),
+            ("best constant", result.best_constant),
+            *(("rule", method) for method in result.rules),
+        ):
+            over = (method.over_reference, method.over_best_constant)
+            texts = (_decision_text(made, result.metric) for made in over)
+            cells = (look.text(method.score), *texts, " / ".join(method.choices))
+            rows.append(text_row(method.method, cells))
+            records.append(
+                {
+                    **names,
+                    "kind": category,
+                    "method": method.method,
+                    "beta2": method.beta2,
+                    "score": method.score,
+                    **_decision_record("over_reference", method.over_reference),
+                    **_decision_record("over_best_constant", method.over_best_constant),
+                    "chosen": "; ".join(method.choices),
+                }
+            )
     left_out = sorted({name for result in results for name in result.left_out})
     notes = [
         f"Learning rate, and constant of the row `best constant`, are chosen on one half of the "
@@ -71,19 +68,7 @@ def _table(results: Sequence[Headroom]) -> Table:
         columns=columns_of("score", f"over {first.reference:g}", "over best constant", "lr"),
         rows=tuple(rows),
         notes=tuple(notes),
-        records=tuple(record for result in results for record in headroom_records(result)),
-    )
-
-
-def _row(metric: str, method: MethodScore) -> Row:
-    return text_row(
-        method.method,
-        [
-            metric_style(metric).text(method.score),
-            _decision_text(method.over_reference, metric),
-            _decision_text(method.over_best_constant, metric),
-            " / ".join(method.choices),
-        ],
+        records=tuple(records),
     )
 
 
