@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -24,7 +26,7 @@ def train(steps: int, **options):
         momentum = 0.9 * momentum + 0.1 * gradient
         optimizer.step()
         losses.append(loss.item())
-        log.record(optimizer, model.named_parameters(), loss.detach())
+        log.watch(SimpleNamespace(optimizer=optimizer, model=model), None, loss.detach())
     return log, np.array(residuals), np.array(losses)
 
 
@@ -59,6 +61,6 @@ def test_another_optimizer_has_no_controller_to_look_at() -> None:
     layer = torch.nn.Linear(2, 1)
     optimizer = torch.optim.AdamW(layer.parameters())
     with pytest.raises(ConfigError, match="AdamW has no controller"):
-        StepLog().record(optimizer, layer.named_parameters(), torch.zeros(()))
+        StepLog().watch(SimpleNamespace(optimizer=optimizer, model=layer), None, torch.zeros(()))
     with pytest.raises(ConfigError, match="No step"):
         StepLog().result()

@@ -6,12 +6,13 @@ steps = log.result()
 steps["beta2"]        # (steps, tensors)
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 from torch.optim import Optimizer
 
 from afor import AFOR
@@ -22,7 +23,6 @@ from afor.bench.training.fit import Fit
 from afor.control import FIELDS, ControlSettings, control_settings
 
 FloatArray = NDArray[np.float64]
-Parameters = Iterable[tuple[str, torch.nn.Parameter]]
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,9 @@ class StepLog:
         self._losses: list[torch.Tensor] = []
 
     def watch(self, fit: Fit, _batch: Batch, loss: torch.Tensor) -> None:
-        """Record a step of `train`."""
-        self.record(fit.optimizer, fit.model.named_parameters(), loss)
-
-    def record(self, optimizer: Optimizer, named: Parameters, loss: torch.Tensor) -> None:
-        """Record the current control states; raise ConfigError for other optimizers than AFOR."""
+        """Record a step of `train`; raise ConfigError for other optimizers than AFOR."""
         if not self._names:
-            self._find(optimizer, named)
+            self._find(fit.optimizer, fit.model)
         self._states.append(torch.stack(self._controls))
         self._losses.append(loss)
 
@@ -99,16 +95,19 @@ class StepLog:
         limits = (settings.beta2_min, settings.beta2)
         return Steps(self._names, values, loss, limits, settings.warmup_steps)
 
-    def _find(self, optimizer: Optimizer, named: Parameters) -> None:
+    def _find(self, optimizer: Optimizer, model: nn.Module) -> None:
         if not isinstance(optimizer, AFOR):
             raise ConfigError(
                 f"{type(optimizer).__name__} has no controller to look at. "
                 f'Choose AFOR or one of its variants, such as "afor" or "afor_calibrated".'
             )
         state = optimizer.state
-        controls = [(name, state[p]["control"]) for name, p in named if "control" in state[p]]
-        self._names = tuple(name for name, _ in controls)
-        self._controls = [control for _, control in controls]
+        controls = {
+            name: state[p]["control"]
+            for name, p in model.named_parameters()
+            if "control" in state[p]
+        }
+        self._names, self._controls = tuple(controls), list(controls.values())
         self._settings = control_settings(optimizer.param_groups[0])
 
 
