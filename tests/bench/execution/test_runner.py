@@ -96,7 +96,7 @@ def test_a_complete_study_trains_nothing_and_the_splits_lie_beside_it(tiny):
     summary = tiny.run_inline()
     assert (summary.trained, summary.done, summary.open) == (0, 20, 0)
     text = (tiny.store.with_name("tiny.db.splits") / "synthetic.json").read_text("utf-8")
-    assert sum(len(fold["repetitions"]) for fold in json.loads(text)["folds"]) == 10
+    assert len(json.loads(text)["splits"]) == 10
 
 
 def test_a_study_that_grows_trains_only_what_is_new(tiny):

@@ -97,8 +97,7 @@ def main() -> None:
     except OSError as error:  # from the file system: a full disk, a folder without permission
         if "--debug" in sys.argv:
             raise
-        path = error.filename2 or error.filename
-        where = f"{str(path)[:200]}: " if path is not None else ""
+        path = str(error.filename2 or error.filename or "a file")[:200]
         reason = error.strerror or error
-        typer.echo(f"afor: {where}the system refuses to read or write ({reason}).", err=True)
+        typer.echo(f"afor: {path} cannot be read or written: {reason}.", err=True)
         raise SystemExit(1) from None

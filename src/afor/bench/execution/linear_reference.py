@@ -6,11 +6,11 @@ takes seconds on a CPU, so a study fits it unless that would cost more, and stor
 
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from afor.bench.data.window_source import WindowSource
 from afor.bench.store.database import Store
 from afor.bench.store.results import fit_key
 from afor.bench.store.tables import LinearFits
@@ -20,15 +20,12 @@ from afor.bench.training.metrics import measure_windows
 from afor.bench.training.record import METRICS
 from afor.bench.training.run_spec import DEFAULT_TRAINER
 
-if TYPE_CHECKING:
-    from afor.bench.data.window_source import WindowSource
-
 MAX_SAMPLES = 4e8  # of all windows and channels: a few seconds to read
 MAX_FIT_VALUES = 4e7  # features times fits: a few seconds to fit
 AT_ONCE = 2048  # windows
 
 
-def is_cheap(study: Study, source: "WindowSource", fits: int) -> bool:
+def is_cheap(study: Study, source: WindowSource, fits: int) -> bool:
     """Tell whether the linear model takes seconds on these data, and has the study's task."""
     same_task = study.training.order != "stream" and study.training.adaptation is None
     same_task = same_task and not scored_trials(study)  # the linear model is scored per window
@@ -38,7 +35,7 @@ def is_cheap(study: Study, source: "WindowSource", fits: int) -> bool:
     return study.trainer == DEFAULT_TRAINER and same_task and is_small
 
 
-def fit_references(plan: StudyPlan, sources: "Mapping[str, WindowSource]", store: Store) -> None:
+def fit_references(plan: StudyPlan, sources: Mapping[str, WindowSource], store: Store) -> None:
     """Fit the linear model on the splits that the store lacks, where that is cheap."""
     if not plan.study.reference:
         return
@@ -55,7 +52,7 @@ def fit_references(plan: StudyPlan, sources: "Mapping[str, WindowSource]", store
             store.add_linear_fits(fits)
 
 
-def _fit(source: "WindowSource", splits: Mapping[str, PlannedRun]) -> LinearFits:
+def _fit(source: WindowSource, splits: Mapping[str, PlannedRun]) -> LinearFits:
     """Fit the model on each split; none if scikit-learn is missing or the data do not allow it."""
     try:
         from sklearn.linear_model import LogisticRegression
@@ -82,7 +79,7 @@ def _fit(source: "WindowSource", splits: Mapping[str, PlannedRun]) -> LinearFits
     return fits
 
 
-def log_variance(source: "WindowSource") -> NDArray[np.float64]:
+def log_variance(source: WindowSource) -> NDArray[np.float64]:
     """Return the log-variance of each channel of every window."""
     parts = []
     for start in range(0, len(source), AT_ONCE):

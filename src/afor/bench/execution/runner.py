@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from afor.bench.common.devices import pick_device
 from afor.bench.common.errors import EngineError, StoreError
 from afor.bench.common.files import write_atomically
 from afor.bench.data.splits import manifest_text
+from afor.bench.data.window_source import WindowSource
 from afor.bench.execution.jobs import Died, Ended, Engine, Job, Started
 from afor.bench.execution.linear_reference import fit_references
 from afor.bench.execution.run_times import RunTimes, run_kind
@@ -29,9 +30,6 @@ from afor.bench.study.planned_runs import FindRate, PlannedRun, StudyPlan
 from afor.bench.study.schema import Study
 from afor.bench.training.record import FinishedRun, decode
 from afor.bench.training.run_spec import DEFAULT_TRAINER
-
-if TYPE_CHECKING:
-    from afor.bench.data.window_source import WindowSource
 
 
 class Watcher(PreparationWatcher, Protocol):
@@ -155,7 +153,7 @@ def write_manifests(plan: StudyPlan, store: Path) -> None:
 
 def _complete(
     plan: StudyPlan,
-    sources: Mapping[str, "WindowSource"],
+    sources: Mapping[str, WindowSource],
     store: Store,
     engine: Engine,
     watch: Watcher | None,

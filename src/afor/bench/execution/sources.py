@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from afor.bench.common.errors import AbsentError
 from afor.bench.data.catalog import get_dataset
@@ -13,11 +13,8 @@ from afor.bench.data.loading import (
     open_windows,
     resolve_root,
 )
-from afor.bench.data.window_source import ExpectedWindows
+from afor.bench.data.window_source import ExpectedWindows, WindowSource
 from afor.bench.study.schema import Study
-
-if TYPE_CHECKING:
-    from afor.bench.data.window_source import WindowSource
 
 
 class PreparationWatcher(Protocol):
@@ -29,7 +26,7 @@ class PreparationWatcher(Protocol):
 
 def open_sources(
     study: Study, cache_dir: Path | None = None, watch: PreparationWatcher | None = None
-) -> dict[str, "WindowSource"]:
+) -> dict[str, WindowSource]:
     """Read, check and cache the data of a study.
 
     Args:
@@ -91,7 +88,7 @@ def available_part(study: Study) -> Study:
 
 def expected_sources(
     study: Study, cache_dir: Path | None = None
-) -> dict[str, "WindowSource | ExpectedWindows"]:
+) -> dict[str, WindowSource | ExpectedWindows]:
     """Open the data sets that are here and describe the others, for a plan.
 
     Raises:

@@ -5,9 +5,9 @@ from collections.abc import Container, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from afor.bench.common.errors import ConfigError, DataError, StoreError
+from afor.bench.data.window_source import WindowSource
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Ended, Job
 from afor.bench.store.database import Store, StoredRun
@@ -15,9 +15,6 @@ from afor.bench.study.named_code import list_names, names_in_spec
 from afor.bench.study.planned_runs import run_key
 from afor.bench.training.execute import cut_for, environment
 from afor.bench.training.record import FinishedRun, decode
-
-if TYPE_CHECKING:
-    from afor.bench.data.window_source import WindowSource
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ def check_key(run: FinishedRun, path: Path) -> None:
 def verify_runs(
     store: Store,
     stored_runs: Sequence[StoredRun],
-    sources: Mapping[str, "WindowSource"],
+    sources: Mapping[str, WindowSource],
     spool: Path,
     workers: int,
     *,

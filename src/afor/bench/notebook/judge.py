@@ -60,26 +60,10 @@ def judge(
     roles = {"method": method, "unit": unit, "score": score, "task": task,
              "repetition": repetition, "metric": metric}  # fmt: skip
     columns = {role: column for role, column in roles.items() if column is not None}
+    asked: dict[str, Any] = {"baseline": baseline, "methods": methods, "metrics": metrics}
+    asked["margins"] = margins
     if isinstance(scores, str | Path):
-        opened = Results.open(
-            [scores],
-            baseline=baseline,
-            methods=methods,
-            metrics=metrics,
-            margins=margins,
-            columns=columns,
-            common=common,
-        )
-        return StudyResults(opened)
+        return StudyResults(Results.open([scores], columns=columns, common=common, **asked))
     named = metrics[0] if len(metrics) == 1 else "score"
     read = read_scores(scores, columns, named, common=common)
-    return StudyResults(
-        Results.of(
-            read.runs,
-            baseline=baseline,
-            methods=methods,
-            metrics=metrics,
-            margins=margins,
-            remarks=read.notes,
-        )
-    )
+    return StudyResults(Results.of(read.runs, remarks=read.notes, **asked))

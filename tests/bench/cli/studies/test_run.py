@@ -68,7 +68,8 @@ def test_what_the_curves_show_is_printed_below_the_table(here, monkeypatch):
     monkeypatch.setattr("afor.bench.cli.studies.run.diagnose", lambda _: found)
     here.write(subjects=3, repetitions=1)
     printed = runner.invoke(app, ["run", str(here.file)]).stdout
-    assert "fault 0\nfault 1\nfault 2\n2 more like these are in the report.\n" in printed
+    below = " ".join(printed.partition("note")[2].split())
+    assert below.startswith("fault 0 fault 1 fault 2 2 more like these are in the report")
     assert (
         json.loads(runner.invoke(app, ["run", str(here.file), "--json"]).stdout)["notes"] == found
     )
@@ -79,7 +80,7 @@ def test_a_run_ends_with_the_verdict_and_the_report_that_judge_and_report_give(h
     result = runner.invoke(app, ["run", str(here.file)])
     table = runner.invoke(app, ["table", "main", "results/tiny.db"])
     assert table.stdout.strip() in result.stdout
-    assert result.stdout.endswith("The report: results/tiny.html\n")
+    assert result.stdout.endswith("report  results/tiny.html\n")
     assert runner.invoke(app, ["report", "tiny", "-o", "again.html"]).exit_code == 0
     assert Path("again.html").read_text() == Path("results/tiny.html").read_text()
 

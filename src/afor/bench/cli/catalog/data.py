@@ -12,7 +12,7 @@ import typer
 
 from afor.bench.cli.lazy import add_command
 from afor.bench.cli.printing import progress_bar
-from afor.bench.cli.terminal import print_json, print_next
+from afor.bench.cli.terminal import print_facts, print_json, print_next
 from afor.bench.common.errors import AbsentError, ConfigError, DataError
 from afor.bench.common.files import write_atomically
 from afor.bench.common.module_search import look_beside
@@ -53,16 +53,14 @@ def list_datasets(*, as_json: bool = False) -> None:
         print_json(entries)
         return
     for entry in entries:
-        typer.echo(f"{entry['name']}  {entry['title']}")
-        for key, label in (
+        labels = (
             ("task", "task"), ("shape", "shape"), ("paper_windows", "windows"),
             ("licence", "licence"), ("where", "get it"), ("steps", "how"),
             ("layout", "layout"), ("citation", "cite"),
-        ):  # fmt: skip
-            if entry[key]:
-                typer.echo(f"    {label:<11}{entry[key]}")
-        missing = f"no (looked in {default_root(str(entry['name']))})"
-        typer.echo(f"    {'found':<11}{entry['found'] or missing}")
+        )  # fmt: skip
+        facts = [(label, str(entry[key])) for key, label in labels if entry[key]]
+        found = entry["found"] or f"no (looked in {default_root(str(entry['name']))})"
+        print_facts(f"{entry['name']}  {entry['title']}", [*facts, ("found", str(found))])
     typer.echo("moabb:<Name>  any data set of MOABB, such as moabb:BNCI2014_001")
     typer.echo("module:function  a function of yours that returns a Recording")
     print_next("afor data check NAME --root FOLDER")

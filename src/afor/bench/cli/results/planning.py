@@ -8,6 +8,7 @@ from afor.bench.cli.printing import OutputOptions, choose, render
 from afor.bench.cli.results.reading import ResultOptions
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
+from afor.bench.common.text import counted
 from afor.bench.execution.run_times import clock
 from afor.bench.report.figures.planning import power_figure
 from afor.bench.report.tables import planning as tables
@@ -194,8 +195,7 @@ def pilot_sentences(planned: StudyPlan, pilot: str) -> list[str]:
             borrowed = "" if same else f", noise of {c.dataset} × {c.backbone}"
             sentences.append(
                 f"{dataset} × {backbone}, {c.method} − {baseline}{borrowed}: {folds} folds × "
-                f"{repetitions} repetition{'s' * (repetitions != 1)} show with {100 * POWER:g} % "
-                "power a "
+                f"{counted(repetitions, 'repetition')} show with {100 * POWER:g} % power a "
                 f"difference of {100 * smallest_effect(sd, folds, level):.2f} points, or "
                 f"equivalence within {100 * smallest_margin(sd, folds, level):.2f} points."
             )
@@ -270,12 +270,10 @@ def _design_sentence(made: Comparison, goal: Goal, design: Design | None, power:
     time = "" if math.isnan(design.seconds) else f", about {clock(design.seconds)} of training"
     runs = 2 * design.folds * design.repetitions
     return (
-        f"{words}, the cheapest design has {design.folds} folds × {design.repetitions} "
-        f"repetition{'s' * (design.repetitions > 1)}: {runs} runs of the two methods{time}. What "
-        "the "
-        f"pilot leaves open of the noise puts its power between "
-        f"{100 * design.power_range[0]:.0f} and "
-        f"{100 * design.power_range[1]:.0f} %."
+        f"{words}, the cheapest design has {design.folds} folds × "
+        f"{counted(design.repetitions, 'repetition')}: {runs} runs of the two methods{time}. What "
+        f"the pilot leaves open of the noise puts its power between "
+        f"{100 * design.power_range[0]:.0f} and {100 * design.power_range[1]:.0f} %."
     )
 
 

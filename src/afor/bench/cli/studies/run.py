@@ -19,7 +19,7 @@ from afor.bench.cli.studies.selection import (
     select_study,
     step_timer,
 )
-from afor.bench.cli.terminal import print_json, print_next
+from afor.bench.cli.terminal import print_facts, print_json, print_next
 from afor.bench.common.devices import gpus_for
 from afor.bench.common.errors import AforError, ConfigError
 from afor.bench.common.text import counted
@@ -146,7 +146,8 @@ def show_outcome(
     A part of a study and a search of learning rates have no verdict. The exit code is 1 if a run
     failed. `notes` stand below the verdict.
     """
-    lines = [describe_summary(study.name, path, summary)]
+    text = ""
+    facts: list[tuple[str, str]] = []
     verdicts: list[str] = []
     page: Path | None = None
     next_command = _results_command(study.name, path)
@@ -154,7 +155,7 @@ def show_outcome(
         next_command = f"afor store merge {store_path(study.name)} {path}"
     elif study.search:
         next_command = next_command or f"afor run paper --lr-from {path}"
-        lines += _rates(path, study.name).describe()
+        facts = [("rate", rate) for rate in _rates(path, study.name).describe()]
     else:
         try:
             results = Results.open([path], studies=[study.name], baseline=None)
@@ -166,14 +167,15 @@ def show_outcome(
             verdicts = [answer.text for answer in answers(results)]
             diagnosis = diagnose(results)
             more = len(diagnosis) - MAX_DIAGNOSES
-            lines += ["", render(table, "terminal"), *diagnosis[:MAX_DIAGNOSES]]
-            lines += [f"{more} more like these are in the report."] if more > 0 and report else []
-            lines += notes
+            text = f"\n{render(table, 'terminal')}"
+            facts = [("note", sentence) for sentence in (*diagnosis[:MAX_DIAGNOSES], *notes)]
+            if more > 0 and report:
+                facts.append(("note", f"{more} more like these are in the report"))
             notes = [*diagnosis, *notes]
             if report:
                 page = path.with_suffix(".html")
                 write_report(results, page)
-                lines.append(f"The report: {page}")
+                facts.append(("report", str(page)))
                 next_command = next_command or f"open {page}"
     if as_json:
         content = {"study": study.name, "store": str(path), **asdict(summary)}
@@ -181,7 +183,7 @@ def show_outcome(
         content |= {"report": str(page) if page else None}
         print_json(content, indent=None)
     else:
-        typer.echo("\n".join(lines))
+        print_facts(f"{describe_summary(study.name, path, summary)}{text}", facts)
     if summary.failed:
         print_next(f"afor store failures {path}")
         raise typer.Exit(code=1)

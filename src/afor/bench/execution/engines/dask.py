@@ -16,19 +16,17 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from afor.bench.common.errors import ConfigError, EngineError
 from afor.bench.common.files import write_atomically
 from afor.bench.common.module_search import add_folders, used_folders
 from afor.bench.data.prepared import default_cache_dir, samples_path
+from afor.bench.data.window_source import WindowSource
 from afor.bench.execution.jobs import MAX_DEATHS, Bundle, Ended, Job, Started, halves, make_bundles
 from afor.bench.store.spool import SUFFIX, read_spool, write_spool
 from afor.bench.study.bundling import MAX_BUNDLE
 from afor.bench.training.execute import execute_bundle, failed_run
-
-if TYPE_CHECKING:
-    from afor.bench.data.window_source import WindowSource
 
 CONNECT_S = 15.0
 TOKEN = "driver.token"  # its content shows whether a worker sees the driver's spool
@@ -38,7 +36,7 @@ GPU = "GPU"  # the resource that a worker declares with `dask worker --resources
 
 # In a worker, one task at a time: torch's generators and thread count belong to the process.
 _one_task = threading.Lock()
-_sources: dict[str, "WindowSource"] = {}  # fingerprint → windows, unpacked once per worker
+_sources: dict[str, WindowSource] = {}  # fingerprint → windows, unpacked once per worker
 _received: dict[str, Path] = {}  # fingerprint → folder of received trials
 
 
@@ -59,7 +57,7 @@ class DaskEngine:
         self.bundle = bundle
 
     def run(
-        self, jobs: Sequence[Job], sources: Mapping[str, "WindowSource"], spool: Path
+        self, jobs: Sequence[Job], sources: Mapping[str, WindowSource], spool: Path
     ) -> Iterator[Started | Ended]:
         """Yield events until every job has ended."""
         distributed = _import_distributed()
@@ -88,7 +86,7 @@ class _Session:
         self,
         client: Any,
         distributed: Any,
-        sources: Mapping[str, "WindowSource"],
+        sources: Mapping[str, WindowSource],
         spool: Path,
         token: str,
     ) -> None:
@@ -248,7 +246,7 @@ def _sees(spool: Path, token: str) -> bool:
         return False
 
 
-def pack_source(source: "WindowSource") -> bytes:
+def pack_source(source: WindowSource) -> bytes:
     """Return a description of the windows that is small enough to send with every task."""
     slim = copy.copy(source)
     # The hashes find duplicate subjects, which the driver has done.
@@ -257,7 +255,7 @@ def pack_source(source: "WindowSource") -> bytes:
     return zlib.compress(pickle.dumps(slim))
 
 
-def _unpack(packed: bytes, fingerprint: str) -> "WindowSource":
+def _unpack(packed: bytes, fingerprint: str) -> WindowSource:
     if fingerprint not in _sources:
         _sources[fingerprint] = pickle.loads(zlib.decompress(packed))
     return _sources[fingerprint]
@@ -270,7 +268,7 @@ def receive_file(fingerprint: str, name: str, content: bytes) -> None:
     _received[fingerprint] = folder
 
 
-def _locate(source: "WindowSource") -> "WindowSource | None":
+def _locate(source: WindowSource) -> WindowSource | None:
     """Return the source with a folder that this process can read, or None if there is none."""
     import numpy as np
 

@@ -17,10 +17,11 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from afor.bench.common.devices import VISIBLE_GPUS
 from afor.bench.common.errors import ConfigError, EngineError, StoreError
+from afor.bench.data.window_source import WindowSource
 from afor.bench.execution.engines.worker import BOOTSTRAP, send
 from afor.bench.execution.jobs import (
     MAX_DEATHS,
@@ -37,10 +38,6 @@ from afor.bench.store.spool import SUFFIX, read_spool
 from afor.bench.study.bundling import MAX_BUNDLE
 from afor.bench.training.execute import failed_run
 from afor.bench.training.record import decode
-
-if TYPE_CHECKING:
-    from afor.bench.data.window_source import WindowSource
-
 
 MAX_FALSE_STARTS = 5  # workers in a row that exited by themselves
 # A machine out of memory may need minutes to recover.
@@ -139,7 +136,7 @@ class LocalEngine:
         self.bundle = bundle
 
     def run(
-        self, jobs: Sequence[Job], sources: Mapping[str, "WindowSource"], spool: Path
+        self, jobs: Sequence[Job], sources: Mapping[str, WindowSource], spool: Path
     ) -> Generator[Started | Died | Ended, None, None]:
         """Train jobs in worker processes.
 
