@@ -36,7 +36,7 @@ def test_the_plan_in_the_tutorial_is_what_the_command_prints(tmp_path, monkeypat
     (tmp_path / "mine.toml").write_text(BLOCK.findall(page)[0], encoding="utf-8")
     printed = page.split("$ afor plan mine.toml -j 1 --no-timing\n")[1].split("```")[0]
     arguments = ["plan", "mine.toml", "-j", "1", "--no-timing"]
-    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, arguments, catch_exceptions=False)
     assert result.stdout.strip() == printed.split("\nNext:")[0].strip()
 
 
