@@ -90,7 +90,7 @@ class SearchedRates:
         if condition in self._guessing:
             return (
                 ", chosen among rates of which none was better than guessing on the validation "
-                "subjects: it says nothing; raise the number of epochs"
+                "subjects: it says nothing"
             )
         rate, tried = self.rates[condition], sorted(self._tried.get(condition, ()))
         if len(tried) < 2 or rate not in (tried[0], tried[-1]):
