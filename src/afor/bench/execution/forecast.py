@@ -34,7 +34,7 @@ from afor.bench.study.planned_runs import PlannedRun, canonical
 from afor.bench.study.schema import Study
 from afor.bench.training.execute import cut_for, run_settings
 from afor.bench.training.record import RunRecord
-from afor.bench.training.run_spec import DEFAULT_TRAINER, RunSettings
+from afor.bench.training.run_spec import DEFAULT_TRAINER
 
 if TYPE_CHECKING:
     from torch import nn
@@ -83,7 +83,9 @@ def forecast(
     spans: dict[tuple[str, str, str], Span] = {}
     epochs_of_runs = 0.0
     for run in runs:
-        epochs = _epochs(run_settings(run.spec))
+        settings = run_settings(run.spec)
+        least, most = min(settings.max_epochs, settings.patience + 1), settings.max_epochs
+        epochs = Span(least, math.sqrt(least * most), most)
         epochs_of_runs += epochs.middle
         together = min(groups[run.bundle_key], MAX_BUNDLE) if run.bundle_key else 1
         windows = cut_for(run.spec, sources[run.dataset])
@@ -110,11 +112,6 @@ def describe_search(
         return text
     seconds = forecast(runs, sources, timer).total.middle / workers
     return f"{text}, about {clock(seconds)} of training"
-
-
-def _epochs(settings: RunSettings) -> Span:
-    least = min(settings.max_epochs, settings.patience + 1)
-    return Span(least, math.sqrt(least * settings.max_epochs), settings.max_epochs)
 
 
 def _run_span(

@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.store.results import RunResult, fit_key
@@ -65,19 +64,16 @@ from afor.bench.training.record import FinishedRun, decode
 class StoredRun(PlanRow):
     """A planned run and its status: done, diverged, failed or open."""
 
-    status: str
-    reason: str
-    elapsed_s: float
-    finished_at: str
     role: Role | None  # of its method; None if the study file cannot be read
+    status: str = "open"
+    reason: str = ""
+    elapsed_s: float = 0.0
+    finished_at: str = ""
 
     @property
     def data_kind(self) -> str:
         """Whether its data are recorded, a stand-in or synthetic."""
         return setting(read_protocol(self.protocol), DATA_KIND)
-
-
-_OPEN: dict[str, Any] = {"status": "open", "reason": "", "elapsed_s": 0.0, "finished_at": ""}
 
 
 class Store:
@@ -160,10 +156,11 @@ class Store:
         for name in sorted(rows.plans) if study is None else [study]:
             roles = _stored_roles(rows.studies.get(name, ""))
             for planned in rows.plans.get(name, ()):
-                run = rows.runs.get(planned.key)
-                outcome = {name: getattr(run, name, value) for name, value in _OPEN.items()}
                 role = run_role(roles, planned.entry, label=planned.method)
-                stored.append(StoredRun(**vars(planned), **outcome, role=role))
+                outcome = rows.runs[planned.key]._asdict() if planned.key in rows.runs else {}
+                values = {**outcome, **vars(planned), "role": role}
+                values.pop("sha256", None)
+                stored.append(StoredRun(**values))
         return stored
 
     def run(self, key: str) -> FinishedRun | None:

@@ -59,16 +59,12 @@ def find_store(study_or_path: str) -> Path:
         )
     if is_toml:
         return expected
+    here = sorted(path.stem for path in FOLDER.glob("*.db"))
     raise StoreError(
         f'There are no results of "{study_or_path}": {expected} does not exist. Results here: '
-        f"{', '.join(stored_studies()) or 'none'}. Make them with `afor run {study_or_path}`, or "
+        f"{', '.join(here) or 'none'}. Make them with `afor run {study_or_path}`, or "
         f"name the store file."
     )
-
-
-def stored_studies() -> list[str]:
-    """Return the names of the stores in the folder of results."""
-    return sorted(path.stem for path in FOLDER.glob("*.db"))
 
 
 def parse_part(text: str) -> tuple[int, int]:
