@@ -13,14 +13,10 @@ def shift():
     for form, size in (("blocked", 1e-3), ("shuffled", 0.0)):
         windows = 1e-4 * rng.standard_normal((12, 30, 3))
         windows[:, 10:] += size
-        groups = {ALL: respond(windows, 10, 10), "first": respond(windows[..., :1], 10, 10)}
-        forms[form] = {q.name: groups for q in CHAIN}
-    links = tuple(
-        Link(q, forms["blocked"][q.name][ALL], forms["shuffled"][q.name][ALL], 1e-3,
-             (8e-4, 1.2e-3), "not seen", (0.99, 0.999))
-        for q in CHAIN
-    )  # fmt: skip
-    return Shift("made", 400, 12, 20, "paper", forms["blocked"], forms["shuffled"], links, (1, 1))
+        forms[form] = {ALL: respond(windows, 10, 10), "first": respond(windows[..., :1], 10, 10)}
+    ends = ((8e-4, 1.2e-3), "not seen", (0.99, 0.999))
+    links = tuple(Link(q, forms["blocked"], forms["shuffled"], 1e-3, *ends) for q in CHAIN)
+    return Shift("made", 400, 12, 20, "paper", links, (1, 1))
 
 
 def test_each_link_has_its_curves_and_its_layer_groups(shift, tmp_path) -> None:
