@@ -99,7 +99,9 @@ physionet: $(VENV)/.ready-bench
 	@$(BIN)/afor run physionet --root physionet_mi=$(DATA)
 	@$(BIN)/afor analyse matched physionet --study physionet --output studies/physionet/matched.toml
 	@$(BIN)/afor run studies/physionet/matched.toml --root physionet_mi=$(DATA) --store results/physionet.db
-	@$(BIN)/python studies/physionet/results.py results/physionet.db docs/results/physionet
+	@$(BIN)/afor run physionet --root physionet_mi=$(DATA) --set training.hold_redundant=true \
+		--set name=physionet-held
+	@$(BIN)/python studies/physionet/results.py results docs/results/physionet
 	@$(MAKE) --no-print-directory physionet-power
 	@$(BIN)/afor analyse memory physionet --root physionet_mi=$(DATA) --steps 1000 \
 		--output docs/results/physionet/memory.png > docs/results/physionet/memory.txt

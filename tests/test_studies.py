@@ -72,11 +72,11 @@ def load_script(path):
     return module
 
 
-@pytest.mark.parametrize("page", ["main.md", "gains.md", "controls.md", "noise.md"])
+@pytest.mark.parametrize("page", ["main.md", "gains.md", "controls.md", "held.md", "noise.md"])
 def test_the_tables_on_physionet_are_what_the_commands_print(page) -> None:
     folder = RESULTS / "physionet"
     script = load_script(ROOT / "studies" / "physionet" / "results.py")
-    commands = script.commands(folder / "runs.csv", folder)
+    commands = script.commands(folder, folder)
     (arguments,) = (words[:-2] for words in commands if words[-1] == str(folder / page))
     printed = CliRunner().invoke(app, [*arguments, "-f", "markdown"])
     assert printed.exit_code == 0, printed.output

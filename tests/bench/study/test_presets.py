@@ -116,7 +116,7 @@ def test_the_study_on_open_data_is_planned_without_the_files(
     assert f"{runs} runs: {runs} open" in answer.stdout
     for name, count in windows.items():
         assert any(
-            line.startswith(f"{name}: ") and line.endswith(f"; {count} windows")
+            line.startswith(f"  {name} ") and line.endswith(f"; {count} windows")
             for line in answer.stdout.splitlines()
         )
 

@@ -91,7 +91,7 @@ def test_the_committed_runs_err_no_more_often_than_allowed(script, capsys):
         pytest.skip("the documentation is not here")
     opened = Results.open([pilot], studies=["physionet"])
     made = script.calibrate(opened.conditions, ["accuracy"])
-    assert len(made) == 3
+    assert len(made) == 2  # AdamW and AFOR with beta2 at 0.999 do not differ at all
     for one in made:
         assert one.false_positives.interval[0] <= 0.05
         assert one.false_equivalences.interval[0] <= 0.05
