@@ -92,7 +92,7 @@ def test_the_page_on_physionet_quotes_its_verdicts() -> None:
         f"{100 * afor['gain']:.2f} points of accuracy, exact 95 % interval {low:.2f} to {high:+.2f}"
     )
     assert quoted.replace("-", "−") in page
-    (needed,) = re.findall(r"About (\d+ to \d+ subjects)", afor["then"])
+    (needed,) = re.findall(r"About (\d+ to \d+ subjects) in all", afor["then"])
     assert f"about {needed}" in page
     assert afor["verdict"] == "undecided"
 

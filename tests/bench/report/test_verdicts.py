@@ -24,7 +24,7 @@ def quieter(comparison):
 
 
 INTERVAL = r"[+−]\d+\.\d\d to [+−]\d+\.\d\d points"
-SEEN = r"Acc is \d+\.\d\d points (higher|lower)"
+SEEN = r"Acc of AFOR is \d+\.\d\d points (higher|lower)"
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ SEEN = r"Acc is \d+\.\d\d points (higher|lower)"
         (
             one(-0.05),
             "worse",
-            [r"AFOR is worse than Adam: Acc is 5\.\d\d points lower\.", ".*, p 0.*"],
+            [r"AFOR is worse than Adam: Acc of AFOR is 5\.\d\d points lower\.", ".*, p 0.*"],
         ),
         (
             one(0.01, margins={"accuracy": 5}),
@@ -60,9 +60,9 @@ SEEN = r"Acc is \d+\.\d\d points (higher|lower)"
             one(0.0, seed_noise=0.04),
             "undecided",
             [
-                rf"Undecided: no difference between AFOR and Adam is shown; {SEEN}\.",
-                rf"Anything from {INTERVAL} is possible \(95 % interval\)\.",
-                r"About \d+ to \d+ subjects would settle a difference of 1 point\.",
+                rf"Undecided: AFOR and Adam are not shown to differ, nor to be equal; {SEEN}\.",
+                rf"AFOR − Adam may be anything from {INTERVAL} \(95 % interval\)\.",
+                r"About \d+ to \d+ subjects in all would settle a difference of 1 point\.",
             ],
         ),
         (
@@ -79,7 +79,7 @@ SEEN = r"Acc is \d+\.\d\d points (higher|lower)"
             "undecided",
             [
                 "Undecided: .*",
-                "Anything .*",
+                ".* may be anything .*",
                 r"A difference of 1 point would have been found; one in between needs more "
                 r"subjects\.",
             ],
@@ -114,7 +114,7 @@ def test_less_of_a_loss_is_said_as_lower_and_is_better():
     (c,) = Results.of(losses, expected, metrics=["nll"]).comparisons
     ours, theirs = (np.mean([getattr(p, side) for p in c.pairs]) for side in ("ours", "theirs"))
     verdict = verdict_of(c)
-    assert verdict.what == f"AFOR is better than Adam: NLL is {theirs - ours:.4f} lower."
+    assert verdict.what == f"AFOR is better than Adam: NLL of AFOR is {theirs - ours:.4f} lower."
     low, high = c.interval
     assert f"95 % interval of the difference −{high:.4f} to −{low:.4f}," in verdict.sure
 
@@ -139,7 +139,7 @@ def test_folds_of_several_subjects_are_called_folds():
     results, _ = simulate_results({"adam": 0.0, "afor": 0.0}, datasets=["bci2a"], seed_noise=0.05)
     results = [replace(r, test_subjects=("a", "b")) for r in results]
     (comparison,) = compare(collect_conditions(results), "bci2a", "eegnet", "accuracy")
-    assert re.search(r"About \d+ to \d+ folds would settle", verdict_of(comparison).then)
+    assert re.search(r"About \d+ to \d+ folds in all would settle", verdict_of(comparison).then)
 
 
 def test_a_paragraph_starts_with_afor_and_groups_the_others():

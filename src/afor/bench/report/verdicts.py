@@ -95,7 +95,7 @@ def verdict_of(comparison: Comparison | PooledComparison) -> Verdict:
         return _no_verdict(c)
     else:
         label, after, then = style.label, f".{_only_one_learned(c)}", ""
-    seen = f"{label} is {difference}"
+    seen = f"{label} of {name} is {difference}"
     if c.decision is None:
         what = f"No verdict yet: {c.done} of {c.expected} runs of {name} and {base} are done."
         return Verdict(what, f"So far {seen}.", then)
@@ -112,11 +112,12 @@ def verdict_of(comparison: Comparison | PooledComparison) -> Verdict:
         inner = difference_interval(c, c.evidence.inner_interval)
         sure = f"{seen[0].upper()}{seen[1:]} (90 % interval {inner})"
     else:
-        what = f"Undecided: no difference between {name} and {base} is shown; {seen}."
+        equal = "" if c.evidence.margin is None else ", nor to be equal"
+        what = f"Undecided: {name} and {base} are not shown to differ{equal}; {seen}."
         if math.isinf(c.interval[0]):
             sure = f"{c.evidence.folds} {_unit(c)} are too few for an interval"
         else:
-            sure = f"Anything from {difference_interval(c)} is possible (95 % interval)"
+            sure = f"{name} − {base} may be anything from {difference_interval(c)} (95 % interval)"
         then = _what_would_settle(c) if isinstance(c, Comparison) else then
     return Verdict(what, f"{sure}{after}", then)
 
@@ -273,7 +274,7 @@ def _what_would_settle(c: Comparison) -> str:
         return f"More than 2000 {unit} would be needed to settle a difference of {size}."
     if folds[1] <= c.folds:
         return f"A difference of {size} would have been found; one in between needs more {unit}."
-    return f"{_range_text(folds).capitalize()} {unit} would settle a difference of {size}."
+    return f"{_range_text(folds).capitalize()} {unit} in all would settle a difference of {size}."
 
 
 def _range_text(ends: tuple[int, int]) -> str:
@@ -316,7 +317,7 @@ def _titles(c: Judged) -> dict[Decision | None, str]:
         Decision.BETTER: f"better than {base}",
         Decision.WORSE: f"worse than {base}",
         Decision.UNDECIDED: "undecided",
-        Decision.NO_VERDICT: "no verdict, both guess",
+        Decision.NO_VERDICT: "no verdict, no better than guessing",
         None: "incomplete",
         Decision.EQUIVALENT: f"equal{within}",
     }
