@@ -53,7 +53,7 @@ class KnownGroup:
         self._layouts = [list(map(get, self.params)) for get in _LAYOUT]
         self._contiguous = all(map(_is_contiguous, self.params))
         self._spans = list(map(span, self.params))
-        self._state_shapes = list(map(_shape, self._state_tensors))
+        self._state_layouts = [list(map(get, self._state_tensors)) for get in _STATE_LAYOUT]
         self._same_layouts: Callable[..., bool] | None = None
         self._read_pattern([p.grad is None for p in self.params])
 
@@ -92,12 +92,14 @@ class KnownGroup:
         for i in self.missing:
             grads[i] = self._stand_ins[i]
         try:
-            if self._same_layouts is None or not self._same_layouts(*params, *grads):
-                if not self._have_layouts(grads):
+            tensors = [*self.tensors, *grads]
+            if self._same_layouts is None or not self._same_layouts(*tensors):
+                if not self._have_layouts(grads) or not self._are_where_they_were():
                     return None
-                self._same_layouts = layout_guard([*params, *grads])
-            # After the layouts: the check in C is for dense tensors, which have an address.
-            if not self._are_in_place():
+                self._same_layouts = layout_guard(tensors)
+            # The check in C would end the process at a tensor without an address, such as a sparse
+            # one. Here all are dense: the guard or the check in Python has seen them.
+            elif not (self.address_check or self._are_where_they_were)():
                 return None
             found = Grads(grads, list(map(address_of, grads)), list(map(storage_of, grads)))
         except (TypeError, RuntimeError):  # not a dense gradient
@@ -106,19 +108,12 @@ class KnownGroup:
             return None
         return found
 
-    def _are_in_place(self) -> bool:
-        """Return True if parameters and state are where they were."""
-        if self.address_check is not None:
-            return self.address_check()
+    def _are_where_they_were(self) -> bool:
+        """Return True if parameters and state are at the addresses remembered."""
         return list(map(address_of, self.tensors)) == self._addresses
 
     def step_tensors(self, grads: Grads) -> StepTensors | None:
-        """Return the lists of a step, or None if the state or a gradient is not to be touched.
-
-        That is a state of another shape, or a gradient larger than its storage.
-        """
-        if list(map(_shape, self._state_tensors)) != self._state_shapes:
-            return None
+        """Return the lists of a step, or None if a gradient is larger than its storage."""
         for address, bytes_used, storage in zip(
             grads.addresses, self._spans, grads.storages, strict=True
         ):
@@ -135,8 +130,10 @@ class KnownGroup:
         self.present = [p for p, missing in zip(self.params, pattern, strict=True) if not missing]
 
     def _have_layouts(self, grads: list[Tensor]) -> bool:
-        """Return True if params and grads have the dtypes, shapes and strides remembered."""
+        """Return True if params, grads and state have the dtypes, shapes and strides remembered."""
         if [list(map(get, self.params)) for get in _LAYOUT] != self._layouts:
+            return False
+        if [list(map(get, self._state_tensors)) for get in _STATE_LAYOUT] != self._state_layouts:
             return False
         *layouts, strides = self._layouts
         if [list(map(get, grads)) for get in _LAYOUT[:-1]] != layouts:
@@ -158,6 +155,7 @@ storage_size = torch.UntypedStorage.nbytes
 _ENTRIES = set(STATE)
 _is_contiguous = Tensor.is_contiguous
 _grad, _shape = attrgetter("grad"), attrgetter("shape")
+_STATE_LAYOUT: tuple[Callable[[Tensor], Any], ...] = (type, attrgetter("layout"), _shape)
 _LAYOUT: tuple[Callable[[Tensor], Any], ...] = (
     attrgetter("dtype"),
     _shape,

@@ -193,6 +193,31 @@ def test_a_learning_rate_whose_storage_was_freed_is_refused(implementation):
         optimizer.step()
 
 
+SWAP = """
+import torch
+from afor import AFOR
+param = torch.nn.Parameter(torch.ones(4, 4))
+optimizer = AFOR([param])
+param.grad = torch.ones(4, 4)
+for _ in range(3):
+    optimizer.step()
+torch.utils.swap_tensors(optimizer.state[param]["{name}"], {other})
+try:
+    optimizer.step()
+except RuntimeError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("name", ["exp_avg", "exp_avg_sq"])
+@pytest.mark.parametrize("other", ["torch.ones(4, 4).to_sparse()", "torch.ones(4, 4).to('meta')"])
+def test_a_state_that_was_swapped_for_one_without_an_address_is_refused(name, other):
+    """In a process of its own: torch ends the process when C code asks such a tensor."""
+    command = [sys.executable, "-c", SWAP.format(name=name, other=other)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert f"{name} is" in done.stdout
+
+
 @needs_kernel
 def test_a_storage_that_was_cut_and_grown_behind_a_kept_plan_is_noticed():
     (p,), optimizer = stepped((300,))
