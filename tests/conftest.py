@@ -111,9 +111,10 @@ def load_script() -> Callable[[str], ModuleType]:
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module  # dataclasses look it up
-        if str(path.parent) not in sys.path:  # a script imports its neighbours
-            sys.path.append(str(path.parent))
-        spec.loader.exec_module(module)
+        # A script imports its neighbours. Others must not: one is called as a package is, datasets.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "path", [*sys.path, str(path.parent)])
+            spec.loader.exec_module(module)
         return module
 
     return load

@@ -83,6 +83,12 @@ def test_the_tables_on_physionet_are_what_the_commands_print(page) -> None:
     assert printed.stdout.strip() == (folder / page).read_text("utf-8").strip()
 
 
+def test_the_agreement_of_runs_on_physionet_is_what_the_script_writes() -> None:
+    script = load_script(ROOT / "studies" / "physionet" / "results.py")
+    folder = RESULTS / "physionet"
+    assert script.agreement(folder) == (folder / "agreement.md").read_text("utf-8")
+
+
 def test_the_page_on_physionet_quotes_its_verdicts() -> None:
     page = " ".join((RESULTS / "physionet.md").read_text("utf-8").split())
     rows = json.loads((RESULTS / "physionet" / "gains.json").read_text("utf-8"))["rows"]
@@ -110,8 +116,7 @@ def test_the_page_on_physionet_names_the_people_at_chance() -> None:
     at_chance = [(name, count) for name, count in entries_at_chance.items() if count > 4]
     assert sorted(at_chance) == [("S005", 12), ("S006", 12), ("S009", 10)]
     page = " ".join((RESULTS / "physionet.md").read_text("utf-8").split())
-    assert "(S005 and S006) stay below it with all twelve entries" in page
-    assert "a third (S009) with ten" in page
+    assert "with all twelve methods and controls for S005 and S006, and with ten for S009" in page
 
 
 def test_the_page_on_physionet_shows_the_distances_that_were_printed() -> None:

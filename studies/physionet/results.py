@@ -7,9 +7,11 @@ Everything is made by commands of `afor`; this file only lists them. The first f
 stores, or the runs that were exported from them.
 """
 
+import csv
 import subprocess
 import sys
 from pathlib import Path
+from statistics import fmean, median, stdev
 
 STUDY, MATCHED = "physionet", "physionet-matched-physionet_mi-eegnet"
 HELD = "physionet-held"  # the study again; tensors without a function are not trained
@@ -46,6 +48,46 @@ def commands(source: Path, folder: Path) -> list[list[str]]:
     ]
 
 
+PAIRS = (("adamw", "adam"), ("afor", "adam"), ("afor_seed_1", "adam_seed_1"))
+ROWS = (("all tensors trained", "runs", STUDY), ("two tensors held", "held", HELD))
+
+
+def agreement(folder: Path) -> str:
+    """Return how far two methods agree run by run, in both studies, as Markdown."""
+    lines = [
+        "| study | comparison | runs of equal accuracy | median difference of a run | "
+        "SD over subjects | largest differences of a subject |",
+        "|---|---|---:|---:|---:|---|",
+    ]
+    for label, name, study in ROWS:
+        accuracies: dict[str, dict[str, list[float]]] = {}
+        with (folder / f"{name}.csv").open(encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                if row["study"] == study:
+                    subjects = accuracies.setdefault(row["method"], {})
+                    subjects.setdefault(row["test_subjects"], []).append(float(row["accuracy"]))
+        for method, base in PAIRS:
+            runs = {
+                subject: [100 * (a - b) for a, b in zip(ours, theirs, strict=True)]
+                for (subject, ours), theirs in zip(
+                    accuracies[method].items(), accuracies[base].values(), strict=True
+                )
+            }
+            single = [difference for pair in runs.values() for difference in pair]
+            means = {subject: fmean(pair) for subject, pair in runs.items()}
+            largest = sorted(means, key=lambda subject: -abs(means[subject]))[:4]
+            cells = [
+                label,
+                f"{method} − {base}",
+                f"{sum(abs(difference) < 1e-9 for difference in single)} of {len(single)}",
+                f"{median(map(abs, single)):.2f}",
+                f"{stdev(means.values()):.2f}",
+                ", ".join(f"{subject} {means[subject]:+.1f}" for subject in largest),
+            ]
+            lines.append(f"| {' | '.join(cells)} |".replace("-", "−"))
+    return "\n".join(lines) + "\n"
+
+
 def main(source: Path, folder: Path) -> None:
     """Run them all; stop at the first that fails."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -53,6 +95,7 @@ def main(source: Path, folder: Path) -> None:
     for command in commands(source, folder):
         sys.stderr.write(f"afor {' '.join(command)}\n")
         subprocess.run([str(afor), *command], check=True)
+    (folder / "agreement.md").write_text(agreement(folder), "utf-8")
 
 
 if __name__ == "__main__":

@@ -222,9 +222,8 @@ def test_a_changed_file_is_not_taken_for_the_study_that_ran(tmp_path, monkeypatc
 
 
 def test_what_the_data_are_is_said_by_status_and_show_and_while_it_runs(stores):
-    assert (
-        "synthetic: computed subjects, not recordings of people" in invoke("status", "d.db").stdout
-    )
+    said = " ".join(invoke("status", "d.db").stdout.split())
+    assert "synthetic computed subjects, not recordings of people" in said
     shown = json.loads(invoke("status", "d.db", "--json").stdout)
     assert shown["studies"][0]["data"] == {"synthetic": "synthetic"}
     with open_store(stores / "d.db") as store:
