@@ -58,6 +58,23 @@ def test_every_file_that_a_page_names_exists(page):
     assert missing == []
 
 
+def sub_packages() -> list[str]:
+    """Return the sub-packages that the design page lists, as paths in `src/afor/bench`."""
+    text = (ROOT / PAGES[0]).read_text()
+    listed = text.partition("has sub-packages:\n\n")[2].partition("\n\n")[0]
+    package, found = "", []
+    for line in listed.splitlines():
+        package = line[4:17].strip() or package
+        found.append(f"{package}/{line[17:].split()[0]}")
+    return found
+
+
+def test_the_design_page_lists_the_sub_packages():
+    bench = ROOT / "src" / "afor" / "bench"
+    there = {str(init.parent.relative_to(bench)) for init in bench.glob("*/*/__init__.py")}
+    assert set(sub_packages()) == there
+
+
 STUDY = """
 name = "walk"
 backbones = ["eegnet"]
