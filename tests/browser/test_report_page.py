@@ -13,7 +13,7 @@ from PIL import Image
 
 from afor.bench.report.page import render_report
 from afor.bench.stats.design.simulated import simulate_results
-from afor.bench.stats.results import Curve, Results, Training
+from afor.bench.stats.results import Curve, Results, TrainingCurves
 
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 GAINS = {"adam": 0.0, "adam_seed_1": 0.0, "mars": 0.01, "afor": 0.05, "<script>x</script>": 0.0}
@@ -25,7 +25,7 @@ def page_path(tmp_path_factory):
     results = Results.of(*made)
     loss = 1 / np.arange(1.0, 5.0)
     curves = {key: [Curve(loss, loss + 0.2, 3)] * 3 for key in results.conditions}
-    results._training.append(Training(curves, {}, {}))
+    results._training.append(TrainingCurves(curves, {}, {}))
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(render_report(results), "utf-8")
     return path

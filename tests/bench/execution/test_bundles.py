@@ -171,8 +171,8 @@ def test_only_the_compiled_eegnet_is_bundled_and_the_keys_stay(window_cache) -> 
 def test_the_plan_says_why_a_network_is_trained_one_by_one(window_cache) -> None:
     study = parse_study(STUDY.replace('["eegnet"]', '["eegnet", "acrnn_authors"]'))
     decisions = make_plan(study, open_sources(study, window_cache)).bundling
-    assert decisions["synthetic", "eegnet"].describe().startswith("up to 8 runs as one network")
-    reason = decisions["synthetic", "acrnn_authors"].describe()
+    assert decisions["synthetic", "eegnet"].sentence().startswith("up to 8 runs as one network")
+    reason = decisions["synthetic", "acrnn_authors"].sentence()
     assert reason == "one by one: only EEGNets on the CPU have the same bits in a bundle"
 
 

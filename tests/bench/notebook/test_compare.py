@@ -443,11 +443,11 @@ def test_a_limited_time_gives_epochs_before_folds_and_folds_before_repetitions(s
 
 
 def test_the_end_says_what_more_time_would_change(sizes):
-    text = sizes.describe(sizes.largest(1), None, 61)
+    text = sizes.outcome(sizes.largest(1), None, 61)
     assert "up to 3 epochs, 6 folds, 1 repetition." in text
     assert "More time would give up to 60 epochs, 12 folds, 5 repetitions: about" in text
     full = with_sizes(sizes.study, repetitions=5)
-    assert "would change nothing" in sizes.describe(full, None, 1)
+    assert "would change nothing" in sizes.outcome(full, None, 1)
 
 
 def test_minutes_are_kept_and_the_result_says_what_was_done(run, folder):

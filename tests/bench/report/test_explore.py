@@ -9,7 +9,7 @@ import pytest
 from afor.bench.report.explore import DIGITS, chart_data, json_for_script, libraries_script
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.guessing import guess_level
-from afor.bench.stats.results import Curve, Results, Training
+from afor.bench.stats.results import Curve, Results, TrainingCurves
 
 LIBRARIES = files("afor.bench.report").joinpath("libraries")
 METRICS = ["accuracy", "weighted_f1"]
@@ -82,7 +82,7 @@ def test_curves_average_the_runs_that_are_still_training(simulated):
         key: [Curve(np.array(run), np.array(run) + 1, 0) for run in runs]
         for key, runs in losses.items()
     }
-    results._training.append(Training(curves, {}, {}))
+    results._training.append(TrainingCurves(curves, {}, {}))
     (curve,) = chart_data(results)["curves"]  # no replicates
     assert (curve["dataset"], curve["method"], curve["runs"]) == ("isruc", "afor", 2)
     assert curve["mean"] == [1.5, 3.0]

@@ -12,7 +12,7 @@ from afor.bench.report.page import render_report
 from afor.bench.report.registry import draw_figure
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.diagnosis import diagnose
-from afor.bench.stats.results import Curve, Results, Training
+from afor.bench.stats.results import Curve, Results, TrainingCurves
 
 KEY = ("bci2a", "eegnet", "afor")
 GUESS = math.log(4)
@@ -23,7 +23,7 @@ def said(train, validation, *, best=5, max_epochs=20, diverged=0):
     protocol = {**runs[0].protocol, "max_epochs": str(max_epochs)}
     results = Results.of([replace(run, protocol=protocol) for run in runs], expected)
     curve = Curve(np.array(train), np.array(validation), best)
-    results._training.append(Training({KEY: [curve] * 3}, {KEY: diverged}, {}))
+    results._training.append(TrainingCurves({KEY: [curve] * 3}, {KEY: diverged}, {}))
     return diagnose(results)
 
 

@@ -132,13 +132,13 @@ class Session:
         if repetitions > 1:
             chosen = with_sizes(chosen, repetitions=repetitions)
             self.run(chosen, rates)
-        return sizes.describe(chosen, rates, 60 * minutes - left())
+        return sizes.outcome(chosen, rates, 60 * minutes - left())
 
 
 def _described(rates: SearchedRates) -> list[str]:
     """Return the rates in words, with the argument of `compare` where a study has a key."""
     advice = ("lr_search = ", "lr="), (" in the study", "")
-    return [line.replace(*advice[0]).replace(*advice[1]) for line in rates.describe()]
+    return [line.replace(*advice[0]).replace(*advice[1]) for line in rates.lines()]
 
 
 def with_sizes(
@@ -220,7 +220,7 @@ class Sizes:
             chosen = wider
         return chosen
 
-    def describe(self, chosen: Study, rates: SearchedRates | None, spent_s: float) -> str:
+    def outcome(self, chosen: Study, rates: SearchedRates | None, spent_s: float) -> str:
         """Say what was done in the time, and what more time would change."""
         epochs, most = chosen.training.max_epochs, self.study.training.max_epochs
         folds, repetitions = chosen.datasets[0].folds or self.folds, chosen.protocol.repetitions

@@ -63,7 +63,7 @@ class Curve:
 
 
 @dataclass(frozen=True, eq=False)
-class Training:
+class TrainingCurves:
     """The curves of every run, diverged runs, and traces of the controller, by condition."""
 
     curves: Mapping[ConditionKey, Sequence[Curve]]
@@ -239,7 +239,7 @@ class Results:
         return {}
 
     @cached_property
-    def _training(self) -> list[Training]:
+    def _training(self) -> list[TrainingCurves]:
         return []
 
     @property
@@ -389,13 +389,13 @@ class Results:
         ]
 
     @property
-    def training(self) -> Training:
+    def training(self) -> TrainingCurves:
         """What the stores hold of the trainings themselves; read when it is first asked for."""
         if not self._training:
             self._training.append(self._read_training())
         return self._training[0]
 
-    def _read_training(self) -> Training:
+    def _read_training(self) -> TrainingCurves:
         curves: dict[ConditionKey, list[Curve]] = {}
         diverged: Counter[ConditionKey] = Counter()
         studies = {run.study for run in self.runs}
@@ -417,7 +417,7 @@ class Results:
                     for run in store.runs()
                     if run.status == "diverged" and run.study in studies
                 )
-        return Training(curves, diverged, traced)
+        return TrainingCurves(curves, diverged, traced)
 
     def only(self, dataset: str | None = None, backbone: str | None = None) -> "Results":
         """Return the results of one data set or backbone.

@@ -68,11 +68,11 @@ class SearchedRates:
             [condition for condition, runs in groups.items() if _only_guessed(store, runs)],
         )
 
-    def describe(self) -> list[str]:
+    def lines(self) -> list[str]:
         """Return a line per condition; one that cannot be relied on says what to do.
 
         >>> key = ("deap", "eegnet", "adam")
-        >>> SearchedRates({key: 0.01}, {key: [0.001, 0.01]}).describe()[0].partition(",")[0]
+        >>> SearchedRates({key: 0.01}, {key: [0.001, 0.01]}).lines()[0].partition(",")[0]
         'learning rate of deap × eegnet × adam: 0.01'
         """
         return [
@@ -82,7 +82,7 @@ class SearchedRates:
 
     def doubts(self) -> list[str]:
         """Return the lines of the conditions whose best rate cannot be relied on."""
-        lines = zip(self.describe(), self.rates, strict=True)
+        lines = zip(self.lines(), self.rates, strict=True)
         return [line for line, condition in lines if self._doubt(condition)]
 
     def _doubt(self, condition: Condition) -> str:

@@ -36,7 +36,7 @@ class Bundling:
         """Whether several runs are trained as one network."""
         return not self.reason
 
-    def describe(self) -> str:
+    def sentence(self) -> str:
         """Return the decision in words."""
         if self.reason:
             return f"one by one: {self.reason}"

@@ -283,7 +283,7 @@ def test_scanning_is_linear_in_the_number_of_subjects(tmp_path, name):
         sys.setprofile(None)
     assert len(subjects) == n_subjects
     assert calls["scandir"] < 4 * (n_subjects + 1)
-    assert calls["stat"] < 30 * n_subjects * n_files  # companions and tables beside each file
+    assert calls["stat"] < 30 * n_subjects * n_files  # side files and tables beside each file
 
 
 def test_a_file_that_came_later_is_found(tmp_path):

@@ -13,7 +13,7 @@ from afor.bench.report.figures.curves import (
 )
 from afor.bench.report.tables.side import convergence_table
 from afor.bench.stats.design.simulated import simulate_results
-from afor.bench.stats.results import Curve, Results, Training
+from afor.bench.stats.results import Curve, Results, TrainingCurves
 
 TRACE = {"conv": {"beta2": [0.99, 0.995], "beta2_sd": [0.0, 0.0], "score": [1.0, 2.0]}}
 
@@ -33,7 +33,7 @@ def trained(losses, *, traced=("afor",), datasets=("bci2a",), **question):
         for key, condition in results.conditions.items()
         if key[2] in traced
     }
-    results._training.append(Training(by_condition, {}, traces))
+    results._training.append(TrainingCurves(by_condition, {}, traces))
     return results
 
 

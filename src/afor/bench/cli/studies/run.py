@@ -115,7 +115,7 @@ def run(
             )
             train(search, study_toml(search), path, engine, workers)
             find_rate: FindRate | None = (rates := _rates(path, search.name))
-            typer.echo("\n".join(rates.describe()), err=True)
+            typer.echo("\n".join(rates.lines()), err=True)
         else:
             find_rate = searched_rates(options.lr_from or study.lr_from)
         summary = train(study, toml, path, engine, workers, part=part, find_rate=find_rate)
@@ -155,7 +155,7 @@ def show_outcome(
         next_command = f"afor store merge {store_path(study.name)} {path}"
     elif study.search:
         next_command = next_command or f"afor run paper --lr-from {path}"
-        facts = [("rate", rate) for rate in _rates(path, study.name).describe()]
+        facts = [("rate", rate) for rate in _rates(path, study.name).lines()]
     else:
         try:
             results = Results.open([path], studies=[study.name], baseline=None)

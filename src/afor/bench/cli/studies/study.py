@@ -259,7 +259,7 @@ def _condition_facts(
             f"lr {rates[condition]:g}{time}",
         )
     for (dataset, backbone), bundling in study_plan.bundling.items():
-        yield "bundles", f"{dataset} × {backbone}: {bundling.describe()}"
+        yield "bundles", f"{dataset} × {backbone}: {bundling.sentence()}"
 
 
 def _count(selected: int, total: int, noun: str) -> str:

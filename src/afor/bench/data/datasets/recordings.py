@@ -32,7 +32,7 @@ from afor.bench.data.recording import Recording, channel_rows, require_finite
 from afor.bench.data.signal import filter_signal, resample
 
 SUFFIXES = (".edf", ".bdf", ".gdf", ".fif", ".set", ".vhdr")
-COMPANIONS = (".eeg", ".vmrk", ".fdt", ".dat")  # that belong to a .vhdr or .set file
+SIDE_FILES = (".eeg", ".vmrk", ".fdt", ".dat")  # that belong to a .vhdr or .set file
 TABLE_SUFFIXES = (".tsv", ".csv")
 FOLDER_TABLE = "events"  # name of the table for all files of a folder
 MICROVOLTS_PER_VOLT = 1e6
@@ -102,7 +102,7 @@ class RawFile:
 
     def files(self) -> list[Path]:
         """Return the recording, the files that belong to it and its tables."""
-        beside = [self.path.with_suffix(suffix) for suffix in COMPANIONS]
+        beside = [self.path.with_suffix(suffix) for suffix in SIDE_FILES]
         tables = [table for table in (self.events_table(), event_file_of(self.path)) if table]
         return [self.path, *(path for path in beside if path.is_file()), *tables]
 
