@@ -105,7 +105,7 @@ physionet: $(VENV)/.ready-bench
 	@$(MAKE) --no-print-directory physionet-power
 	@$(BIN)/afor analyse memory physionet --root physionet_mi=$(DATA) --steps 1000 \
 		--output docs/results/physionet/memory.png > docs/results/physionet/memory.txt
-	@$(BIN)/afor analyse shift physionet --root physionet_mi=$(DATA) --rounds 10 \
+	@$(BIN)/afor analyse shift physionet --root physionet_mi=$(DATA) --blocks 10 \
 		--output docs/results/physionet/shift.png > docs/results/physionet/shift.txt
 
 # What the study can decide, from the runs in the repository (docs/howto/power.md).

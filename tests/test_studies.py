@@ -172,7 +172,7 @@ def test_the_table_on_changes_of_subject_follows_from_what_was_measured() -> Non
     script = load_script(BETA2_SCRIPT.with_name("changes.py"))
     measurements = json.loads((BETA2 / "changes.json").read_text("utf-8"))
     assert {(m["statistics"], m["fold"]) for m in measurements} == {
-        (statistics, fold) for statistics in script.ROUNDS for fold in range(script.FOLDS)
+        (statistics, fold) for statistics in script.BLOCKS for fold in range(script.FOLDS)
     }
     assert (BETA2 / "changes.md").read_text("utf-8") == script.table(measurements)
 

@@ -21,7 +21,7 @@ from afor.bench.stats.labels import signed
 
 STUDY = Path(__file__).with_name("awake.toml")
 FOLDS = 10
-ROUNDS = {"paper": 20, "calibrated": 5}  # as printed, AFOR is active after about 4 000 steps
+BLOCKS = {"paper": 20, "calibrated": 5}  # as printed, AFOR is active after about 4 000 steps
 COLUMNS = {"paper": "AFOR as printed", "calibrated": "AFOR calibrated"}
 ROWS = {  # quantity: what the paper expects, what is printed
     "residual": ("rises", "%"),
@@ -40,7 +40,7 @@ def measure(recordings: Path, statistics: str, fold: int, figure: Path) -> Measu
     """Run `afor analyse shift` on one fold; return the differences of blocks and control."""
     words = [str(Path(sys.executable).with_name("afor")), "analyse", "shift", str(STUDY)]
     words += ["--root", f"eyes={recordings}", "--fold", str(fold), "--statistics", statistics]
-    words += ["--rounds", str(ROUNDS[statistics]), "--json", "--output", str(figure)]
+    words += ["--blocks", str(BLOCKS[statistics]), "--json", "--output", str(figure)]
     printed = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)
     report = json.loads(printed.stdout)
     links = {link["quantity"]: link for link in report["links"]}
@@ -91,7 +91,7 @@ def main(recordings: Path, folder: Path) -> None:
     kept = folder / "changes.json"
     measurements = json.loads(kept.read_text("utf-8")) if kept.is_file() else []
     done = {(m["statistics"], m["fold"]) for m in measurements}
-    missing = [(s, f) for s in ROUNDS for f in range(FOLDS) if (s, f) not in done]
+    missing = [(s, f) for s in BLOCKS for f in range(FOLDS) if (s, f) not in done]
     with tempfile.TemporaryDirectory() as unkept:
         for statistics, fold in missing:
             is_shown = (statistics, fold) == ("paper", 0)

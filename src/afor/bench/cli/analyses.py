@@ -158,7 +158,7 @@ def shift(
     outputs: OutputOptions,
     method: str = "afor",
     batches_per_block: int = 20,
-    rounds: int = 20,
+    blocks: int = 20,
     statistics: Literal["paper", "calibrated"] | None = None,
 ) -> None:
     """Measure how AFOR responds to a change of subject.
@@ -169,7 +169,7 @@ def shift(
     Args:
         method: A method of the study that is AFOR or one of its variants.
         batches_per_block: Number of batches until the subjects change.
-        rounds: Number of blocks of each subject.
+        blocks: Number of blocks of each subject.
         statistics: Statistics of the score. [default: the study's]
 
     Example:
@@ -179,7 +179,7 @@ def shift(
     measured = measure_shift(
         select_run(resolve_study(name), options, method),
         batches_per_block=batches_per_block,
-        rounds=rounds,
+        blocks=blocks,
         statistics=statistics or "",
         progress=_say_training,
     )

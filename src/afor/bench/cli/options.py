@@ -36,6 +36,7 @@ TEXTS = {
 # Spellings and limits of options; others are called as their parameters.
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "as_json": {"names": ("--json",)},
+    "blocks": {"min": 1, "max": 100_000},
     "family": {"min": 0, "max": 1000},
     "fold": {"min": 0},
     "form": {"names": ("--format", "-f")},

@@ -59,7 +59,7 @@ def made_training(effect: float):
 
 def test_a_known_effect_is_found_with_its_size(chosen, monkeypatch) -> None:
     monkeypatch.setattr(shift_module, "train_schedule", made_training(0.1))
-    found = measure_shift(chosen, batches_per_block=20, rounds=8)
+    found = measure_shift(chosen, batches_per_block=20, blocks=8)
     assert [link.answer for link in found.links] == ["as claimed"] * 4
     sizes = [link.difference for link in found.links]
     expected = [np.log(1.1), -0.1, np.log(0.9), -0.0009]
@@ -75,12 +75,12 @@ def test_a_known_effect_is_found_with_its_size(chosen, monkeypatch) -> None:
 
 def test_the_opposite_and_nothing_are_told_apart(chosen, monkeypatch) -> None:
     monkeypatch.setattr(shift_module, "train_schedule", made_training(-0.1))
-    found = measure_shift(chosen, batches_per_block=20, rounds=8)
+    found = measure_shift(chosen, batches_per_block=20, blocks=8)
     assert {link.answer for link in found.links} == {"the opposite"}
     assert "residual falls" in found.links[0].sentence
     assert "the paper says it rises" in found.links[0].sentence
     monkeypatch.setattr(shift_module, "train_schedule", made_training(0.0))
-    found = measure_shift(chosen, batches_per_block=20, rounds=8)
+    found = measure_shift(chosen, batches_per_block=20, blocks=8)
     assert [link.answer for link in found.links].count("not seen") >= 3  # at 5 % each
     assert [link.quantity for link in found.links] == list(CHAIN)
     assert all(abs(link.shuffled[ALL].size) < 0.01 for link in found.links)
@@ -88,16 +88,16 @@ def test_the_opposite_and_nothing_are_told_apart(chosen, monkeypatch) -> None:
 
 def test_events_in_the_warm_up_do_not_count(chosen, monkeypatch) -> None:
     monkeypatch.setattr(shift_module, "train_schedule", made_training(0.1))
-    found = measure_shift(chosen, batches_per_block=10, rounds=4)
-    # 3 training subjects x 4 rounds: changes at 10, 20, ..., 110; five steps before, after 30.
+    found = measure_shift(chosen, batches_per_block=10, blocks=4)
+    # 3 training subjects x 4 blocks: changes at 10, 20, ..., 110; five steps before, after 30.
     assert (found.steps, found.events) == (120, 8)
-    with pytest.raises(ConfigError, match="Raise --rounds"):
-        measure_shift(chosen, batches_per_block=10, rounds=1)
+    with pytest.raises(ConfigError, match="Raise --blocks"):
+        measure_shift(chosen, batches_per_block=10, blocks=1)
 
 
 def test_blocks_and_control_train_from_the_same_start(chosen) -> None:
     side = chosen.side("training", torch.device("cpu"))
-    schedule = blocked(side, 16, 0, batches_per_block=3, rounds=2)
+    schedule = blocked(side, 16, 0, batches_per_block=3, blocks=2)
     own = chosen.settings.optimizer_settings
     one, again, other = (
         train_schedule(chosen, plan, own) for plan in (schedule, schedule, shuffled(schedule, 0))
@@ -111,7 +111,7 @@ def test_blocks_and_control_train_from_the_same_start(chosen) -> None:
 def test_the_whole_experiment_runs_on_a_real_network(chosen) -> None:
     warm = {**chosen.planned.spec["optimizer"]["settings"], "warmup_steps": 4}
     chosen.planned.spec["optimizer"]["settings"] = warm
-    found = measure_shift(chosen, batches_per_block=3, rounds=3, statistics="calibrated")
+    found = measure_shift(chosen, batches_per_block=3, blocks=3, statistics="calibrated")
     assert found.statistics == "calibrated"
     assert found.events == 7
     assert set(found.links[3].blocked) > {ALL, "temporal", "classifier"}

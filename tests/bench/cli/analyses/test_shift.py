@@ -18,7 +18,7 @@ def study(study_file, small_study):
 
 
 def test_the_verdict_has_four_links_and_a_figure(study, tmp_path) -> None:
-    small = ["--batches-per-block", "4", "--rounds", "2", "-o", "shift.png"]
+    small = ["--batches-per-block", "4", "--blocks", "2", "-o", "shift.png"]
     done = runner.invoke(app, ["analyse", "shift", study, *small])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "shift.png").is_file()
@@ -38,7 +38,7 @@ def test_the_verdict_has_four_links_and_a_figure(study, tmp_path) -> None:
     ("arguments", "words"),
     [
         (["-o", "shift.txt"], "this command writes .json, .pdf, .svg, .png files"),
-        (["--rounds", "1", "--batches-per-block", "1"], "Raise --rounds"),
+        (["--blocks", "1", "--batches-per-block", "1"], "Raise --blocks"),
         (["--dataset", "deap"], "no data set"),
     ],
 )

@@ -1,6 +1,6 @@
 """Test the paper's claim about changes of subject (Sec. III-B) in an experiment.
 
-    shift = measure_shift(find_run(load_study("demo")), rounds=30)
+    shift = measure_shift(find_run(load_study("demo")), blocks=30)
     for link in shift.links:
         print(link.sentence)
 
@@ -42,23 +42,23 @@ class Schedule:
 
 
 def blocked(
-    side: Side, batch_size: int, seed: int, *, batches_per_block: int = 20, rounds: int = 10
+    side: Side, batch_size: int, seed: int, *, batches_per_block: int = 20, blocks: int = 10
 ) -> Schedule:
     """Make a schedule that stays with a subject for a block of batches, then changes the subject.
 
-    Every subject has `rounds` blocks, and no subject has two successive ones. Raises ConfigError if
+    Every subject has `blocks` blocks, and no subject has two successive ones. Raises ConfigError if
     a number is too small or there is no subject to change to.
     """
     rng = np.random.default_rng(seed)
     codes = np.unique(side.subject_codes)
-    if min(batches_per_block, rounds) < 1 or batch_size < 2:
+    if min(batches_per_block, blocks) < 1 or batch_size < 2:
         raise ConfigError("Blocks need at least one batch, one round, and batches of two windows.")
     if len(codes) < 2:
         raise ConfigError("A change of subject needs two or more training subjects, found one.")
     batches: list[Indices] = []
     changes, starts = [], []
     previous = None  # the subject of the block before
-    for _ in range(rounds):
+    for _ in range(blocks):
         starts.append(len(batches))
         order = rng.permutation(codes)
         while order[0] == previous:
@@ -274,7 +274,7 @@ def measure_shift(
     run: ChosenRun,
     *,
     batches_per_block: int = 20,
-    rounds: int = 10,
+    blocks: int = 10,
     statistics: str = "",
     progress: Callable[[str], None] | None = None,
 ) -> Shift:
@@ -285,7 +285,7 @@ def measure_shift(
     Args:
         run: A run of AFOR.
         batches_per_block: Batches until the subject changes.
-        rounds: How often every training subject has a block.
+        blocks: Number of blocks of each training subject.
         statistics: "paper" or "calibrated"; empty keeps the setting of the run.
         progress: Called with a description of each training before it starts.
 
@@ -303,7 +303,7 @@ def measure_shift(
         settings.batch_size,
         settings.seed("batches"),
         batches_per_block=batches_per_block,
-        rounds=rounds,
+        blocks=blocks,
     )
     notify(f"blocks: {len(schedule.batches)} steps, {len(schedule.changes)} changes of subject")
     in_blocks = train_schedule(run, schedule, optimizer_settings)
@@ -316,7 +316,7 @@ def measure_shift(
     if len(events) < 2:
         raise ConfigError(
             f"Only {len(events)} changes of subject come after the {in_blocks.warmup_steps} steps "
-            f"of warm-up; an interval needs two or more. Raise --rounds."
+            f"of warm-up; an interval needs two or more. Raise --blocks."
         )
     links = tuple(_link(q, in_blocks, control, events, before, after) for q in CHAIN)
     tail = max(1, len(in_blocks) // 10)
