@@ -112,13 +112,13 @@ def test_the_table_has_one_line_per_tensor() -> None:
     assert [line.split()[0] for line in lines[1:]] == [n for n, _ in model.named_parameters()]
 
 
-def test_the_share_of_awake_tensors_counts_large_z_scores() -> None:
+def test_the_share_of_active_tensors_counts_large_z_scores() -> None:
     _, optimizer, _ = trained(1)
     monitor = Monitor(optimizer)
     for p, zscore in zip(optimizer.param_groups[0]["params"], (0.0, 0.6, -0.7, 0.4), strict=True):
         optimizer.state[p]["control"][FIELDS.index("zscore")] = zscore
     monitor.record()
-    assert monitor.awake_share() == [(1, 0.5)]
+    assert monitor.active_share() == [(1, 0.5)]
 
 
 def test_tensors_without_a_step_are_left_out() -> None:

@@ -104,7 +104,7 @@ def main() -> None:
     draw_beta2(calibrated, folder)
     draw_wake_up(printed, calibrated, folder)
     for form, monitor in (("paper", printed), ("calibrated", calibrated)):
-        shares = dict(monitor.awake_share())
+        shares = dict(monitor.active_share())
         for step in (500, 2000, 6000):
             print(f"{form:10s} step {step}: {shares[step]:.0%} of tensors with |z| > 0.5")
 

@@ -35,7 +35,7 @@ from torch import Tensor
 from afor.control import FIELDS
 from afor.optimizer import AFOR
 
-AWAKE = 0.5  # a tensor is called awake if its |z-score| is above this: beta2 has left mid-range
+ACTIVE = 0.5  # a tensor is called active if its |z-score| is above this: beta2 has left mid-range
 QUANTITIES = ("beta2", "score", "noise", "agreement", "zscore", "score_std")
 
 
@@ -64,9 +64,9 @@ class Reading:
     score_std: float
 
     @property
-    def is_awake(self) -> bool:
+    def is_active(self) -> bool:
         """Whether the score differs clearly from its running mean."""
-        return abs(self.zscore) > AWAKE
+        return abs(self.zscore) > ACTIVE
 
 
 class Readings(dict[str, Reading]):
@@ -245,10 +245,10 @@ class Monitor:
             f"<tbody>{rows}</tbody></table>"
         )
 
-    def awake_share(self) -> list[tuple[int, float]]:
+    def active_share(self) -> list[tuple[int, float]]:
         """Return, per recorded step, the share of tensors whose absolute z-score is above 0.5."""
         return [
-            (record[0], fmean([r.is_awake for r in self._readings([record])] or [0.0]))
+            (record[0], fmean([r.is_active for r in self._readings([record])] or [0.0]))
             for record in self._records
         ]
 

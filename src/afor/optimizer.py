@@ -114,7 +114,7 @@ class AFOR(Optimizer):
         correction: ``"cumulative"`` normalises the second moment by the product of the decays;
             ``"fixed"`` by that of ``betas[1]`` alone, *w/o EC* (default: "cumulative").
         statistics: ``"paper"``, or ``"calibrated"`` (ours): running mean and variance of the score
-            are corrected for their initial values, so that adaptation is awake after the warm-up
+            are corrected for their initial values, so that adaptation is active after the warm-up
             (default: "paper").
         half_moments: moments of float16 and bfloat16 parameters in ``"float32"`` or in the dtype of
             the ``"parameter"`` (default: "float32").

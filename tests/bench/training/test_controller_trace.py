@@ -8,7 +8,7 @@ from torch import nn
 from afor.bench.optimizers.build import build_optimizer
 from afor.bench.training.controller_trace import Traces, layer_group
 from afor.control import FIELDS
-from afor.monitor import AWAKE
+from afor.monitor import ACTIVE
 
 
 @pytest.fixture
@@ -81,8 +81,8 @@ def test_averages_equal_those_of_a_plain_list(network, monkeypatch) -> None:
             assert trace["beta2_sd"][epoch] == pytest.approx(statistics.pstdev(beta2), abs=1e-7)
             score = statistics.fmean(control["score"] for control in seen)
             assert trace["score"][epoch] == pytest.approx(score, rel=1e-12)
-            awake = statistics.fmean(abs(control["zscore"]) > AWAKE for control in seen)
-            assert trace["awake"][epoch] == pytest.approx(awake)
+            active = statistics.fmean(abs(control["zscore"]) > ACTIVE for control in seen)
+            assert trace["awake"][epoch] == pytest.approx(active)
     for i, name in enumerate(names):
         mean = statistics.fmean(1 - row[i]["forgetting"] for row in steps)
         assert traces.beta2_by_tensor[name] == pytest.approx(mean, abs=1e-14)

@@ -5,7 +5,7 @@ from torch.optim import Optimizer
 
 from afor import AFOR
 from afor.control import FIELDS
-from afor.monitor import AWAKE
+from afor.monitor import ACTIVE
 
 # Steps that are kept before they are summed: one copy per step instead of a dozen operations.
 BUFFERED_STEPS = 256
@@ -17,7 +17,7 @@ class Traces:
     There is one host sync per epoch. `result` is {} for other optimizers than AFOR, else
     {group: {"beta2": [...], "beta2_sd": [...], "score": [...], "awake": [...]}} with one value per
     epoch: mean and standard deviation of beta2 over the group's tensors and steps, the mean score,
-    and the share of (tensor, step) pairs that are awake. An epoch without a step has no value.
+    and the share of (tensor, step) pairs that are active. An epoch without a step has no value.
     """
 
     def __init__(self, optimizer: Optimizer, model: torch.nn.Module) -> None:
@@ -51,11 +51,11 @@ class Traces:
         groups = [layer_group(name) for name in self._names]
         for group in dict.fromkeys(groups):
             members = [i for i, name in enumerate(groups) if name == group]
-            beta2, square, score, awake = (
+            beta2, square, score, active = (
                 sum(row[i] for i in members) / len(members) for row in rows
             )
             spread = max(square - beta2**2, 0.0) ** 0.5
-            values = {"beta2": beta2, "beta2_sd": spread, "score": score, "awake": awake}
+            values = {"beta2": beta2, "beta2_sd": spread, "score": score, "awake": active}
             trace = self.result.setdefault(group, {key: [] for key in values})
             for key, value in values.items():
                 trace[key].append(value)
@@ -88,8 +88,8 @@ class Traces:
         control = torch.stack(self._kept).double()
         beta2 = 1.0 - control[..., FIELDS.index("forgetting")]
         score = control[..., FIELDS.index("score")]
-        awake = (control[..., FIELDS.index("zscore")].abs() > AWAKE).double()
-        sums = torch.stack([beta2, beta2.square(), score, awake]).sum(dim=1)
+        active = (control[..., FIELDS.index("zscore")].abs() > ACTIVE).double()
+        sums = torch.stack([beta2, beta2.square(), score, active]).sum(dim=1)
         self._sums = sums if self._sums is None else self._sums + sums
         self._steps += len(self._kept)
         self._kept = []

@@ -29,7 +29,7 @@ from afor.bench.report.figures.curves import DASHES
 from afor.bench.training.batches import Batch
 from afor.bench.training.execute import run_settings
 from afor.bench.training.fit import Fit
-from afor.monitor import AWAKE
+from afor.monitor import ACTIVE
 
 MARKS_PER_DECADE = 24  # steps per factor of ten at which logits are compared
 WINDOWS = 256  # of the validation subjects, whose logits are compared
@@ -205,7 +205,7 @@ def is_mark(step: int) -> bool:
 
 def active_share(steps: Steps) -> FloatArray:
     """Return, per step, the share of tensors whose absolute z-score is beyond 0.5."""
-    share: FloatArray = (np.abs(steps["zscore"]) > AWAKE).mean(axis=1)
+    share: FloatArray = (np.abs(steps["zscore"]) > ACTIVE).mean(axis=1)
     return share
 
 
@@ -315,11 +315,11 @@ def _column(axes: Sequence[Any], steps: Steps) -> None:
     at, share = log_means(100 * active_share(steps)[:, None])
     active.plot(at, share[:, 0], color="black")
     low, high = steps.beta2_range
-    zscore.axhline(AWAKE, color=style.GREY, linestyle=":", zorder=0)
+    zscore.axhline(ACTIVE, color=style.GREY, linestyle=":", zorder=0)
     beta2.axhline((low + high) / 2, color=style.GREY, linestyle=":", zorder=0)
     for axis in axes:
         axis.axvspan(1, max(steps.warmup_steps, 1), color="#F2F2F2", zorder=-1, linewidth=0)
-    for axis, level in ((zscore, AWAKE), (beta2, (low + high) / 2)):
+    for axis, level in ((zscore, ACTIVE), (beta2, (low + high) / 2)):
         axis.annotate(
             f"{level:g}", (1.01, level), xycoords=("axes fraction", "data"), ha="left",
             va="center", fontsize=5.5, color="#555555", annotation_clip=False,
