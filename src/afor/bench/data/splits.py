@@ -131,7 +131,7 @@ def make_splits(
 
 
 def prove_disjoint(manifest: Manifest) -> None:
-    """Raise LeakageError unless every split separates people and every person is tested once."""
+    """Raise LeakageError unless every split separates subjects and each subject is tested once."""
     everybody = set(manifest.subjects)
     tested: dict[str, int] = {}
     for split in manifest.splits:

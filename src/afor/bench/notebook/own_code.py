@@ -66,7 +66,7 @@ def _entry(item: Any, role: str, folder: Path) -> Entry:
         use = entry.get("use") or entry["name"]
         return {**entry, "settings": _changed_settings(item, use)}
     raise ConfigError(
-        f"{role} {type(item).__name__} cannot be used: a study builds it anew for every person. "
+        f"{role} {type(item).__name__} cannot be used: a study builds it anew for every subject. "
         f"Give a name, a class, a function or functools.partial of one of them."
     )
 

@@ -230,7 +230,7 @@ def _look_at(survey: Survey, files: Sequence[RawFile]) -> Survey:
         events=dict(sorted(Counter(event.label for event in events).items())),
         event_s=min(usual, default=0.0),
         gap_s=statistics.median(gaps) if gaps else 0.0,
-        conditions={name: len(people) for name, people in sorted(of_subjects.items())},
+        conditions={name: len(subjects) for name, subjects in sorted(of_subjects.items())},
         notes=tuple(notes),
     )
 
