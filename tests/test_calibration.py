@@ -7,7 +7,7 @@ from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions
 from afor.bench.stats.results import Results
 
-DOCS = Path(__file__).parents[4] / "docs" / "results" / "physionet"
+DOCS = Path(__file__).parents[1] / "docs" / "results" / "physionet"
 
 COPIES = {"adam": 0.0, "adam_seed_1": 0.0, "adam_seed_2": 0.0}
 
