@@ -93,7 +93,8 @@ def as_trials(
         subjects = metadata[subjects]
     if subjects is None:
         raise ConfigError(
-            "Give subjects, one for each trial: the protocol tests on subjects it has not trained on."
+            "Give subjects, one for each trial: the protocol tests on subjects it has not trained "
+            "on."
         )
     return Trials(trials, words, np.asarray([str(s) for s in subjects]), names, rate)
 
