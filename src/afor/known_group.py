@@ -4,7 +4,7 @@
 parameters and state are the same objects at the same addresses, in storages (which it keeps alive)
 of the same size; parameters and gradients have the same dtypes, shapes and strides. On a small
 network these comparisons take longer than the kernel, so they use `map` over lists instead of
-Python loops, and the addresses are compared in C where the native kernel was built.
+Python loops.
 
 It holds every parameter that has had a gradient. In lists of gradients, tensors of the same layout
 stand for those that are missing in a step. Frozen parameters are not in it.
@@ -44,16 +44,15 @@ class KnownGroup:
         self._all_states = list(state.values())
         self.columns = [[s[name] for s in self._states] for name in STATE]
         self._state_tensors = list(_values(self._states))
-        self.tensors = [*self.params, *self._state_tensors]
-        self._addresses = list(map(address_of, self.tensors))
-        self.address_check: Callable[[], bool] | None = None  # in C, from the native kernel
-        self._storages = list(map(storage_of, self.tensors))
+        self._tensors = [*self.params, *self._state_tensors]
+        self._addresses = list(map(address_of, self._tensors))
+        self._storages = list(map(storage_of, self._tensors))
         self._storage_sizes = list(map(storage_size, self._storages))
         self._stand_ins = [p.detach() for p in self.params]
         self._layouts = [list(map(get, self.params)) for get in _LAYOUT]
         self._contiguous = all(map(_is_contiguous, self.params))
         self._spans = list(map(span, self.params))
-        self._state_layouts = [list(map(get, self._state_tensors)) for get in _STATE_LAYOUT]
+        self._state_shapes = list(map(_shape, self._state_tensors))
         self._same_layouts: Callable[..., bool] | None = None
         self._read_pattern([p.grad is None for p in self.params])
 
@@ -92,28 +91,26 @@ class KnownGroup:
         for i in self.missing:
             grads[i] = self._stand_ins[i]
         try:
-            tensors = [*self.tensors, *grads]
-            if self._same_layouts is None or not self._same_layouts(*tensors):
-                if not self._have_layouts(grads) or not self._are_where_they_were():
-                    return None
-                self._same_layouts = layout_guard(tensors)
-            # The check in C would end the process at a tensor without an address, such as a sparse
-            # one. Here all are dense: the guard or the check in Python has seen them.
-            elif not (self.address_check or self._are_where_they_were)():
+            if list(map(address_of, self._tensors)) != self._addresses:
                 return None
             found = Grads(grads, list(map(address_of, grads)), list(map(storage_of, grads)))
+            if self._same_layouts is None or not self._same_layouts(*params, *grads):
+                if not self._have_layouts(grads):
+                    return None
+                self._same_layouts = layout_guard([*params, *grads])
         except (TypeError, RuntimeError):  # not a dense gradient
             return None
         if list(map(storage_size, self._storages)) != self._storage_sizes:
             return None
         return found
 
-    def _are_where_they_were(self) -> bool:
-        """Return True if parameters and state are at the addresses remembered."""
-        return list(map(address_of, self.tensors)) == self._addresses
-
     def step_tensors(self, grads: Grads) -> StepTensors | None:
-        """Return the lists of a step, or None if a gradient is larger than its storage."""
+        """Return the lists of a step, or None if the state or a gradient is not to be touched.
+
+        That is a state of another shape, or a gradient larger than its storage.
+        """
+        if list(map(_shape, self._state_tensors)) != self._state_shapes:
+            return None
         for address, bytes_used, storage in zip(
             grads.addresses, self._spans, grads.storages, strict=True
         ):
@@ -130,10 +127,8 @@ class KnownGroup:
         self.present = [p for p, missing in zip(self.params, pattern, strict=True) if not missing]
 
     def _have_layouts(self, grads: list[Tensor]) -> bool:
-        """Return True if params, grads and state have the dtypes, shapes and strides remembered."""
+        """Return True if params and grads have the dtypes, shapes and strides remembered."""
         if [list(map(get, self.params)) for get in _LAYOUT] != self._layouts:
-            return False
-        if [list(map(get, self._state_tensors)) for get in _STATE_LAYOUT] != self._state_layouts:
             return False
         *layouts, strides = self._layouts
         if [list(map(get, grads)) for get in _LAYOUT[:-1]] != layouts:
@@ -155,7 +150,6 @@ storage_size = torch.UntypedStorage.nbytes
 _ENTRIES = set(STATE)
 _is_contiguous = Tensor.is_contiguous
 _grad, _shape = attrgetter("grad"), attrgetter("shape")
-_STATE_LAYOUT: tuple[Callable[[Tensor], Any], ...] = (type, attrgetter("layout"), _shape)
 _LAYOUT: tuple[Callable[[Tensor], Any], ...] = (
     attrgetter("dtype"),
     _shape,

@@ -15,7 +15,7 @@ from torch.optim.optimizer import ParamsT
 from afor import checkpoint
 from afor.control import control_settings, initial_control
 from afor.known_group import KnownGroup
-from afor.native.binding import PlanCache, address_check, unavailable_reason
+from afor.native.binding import PlanCache, unavailable_reason
 from afor.native.group_plan import GroupPlan
 from afor.sharded.completion import Attendance
 from afor.sharded.step import (
@@ -242,7 +242,6 @@ class AFOR(Optimizer):
         if not torch.compiler.is_compiling():
             known = KnownGroup.remember(group, self.state)
             if known is not None:
-                known.address_check = address_check(known.tensors)
                 self._known[id(group)] = known
         return tensors
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch._C import _len_torch_dispatch_stack
 from torch._C._autograd import _profiler_enabled
-from torch._C._dynamo import guards as _guards
+from torch._C._dynamo.guards import TensorGuards
 from torch._C._functorch import maybe_current_level
 from torch.nn.modules import module as _modules
 from torch.optim import Optimizer
@@ -77,14 +77,11 @@ def layout_guard(tensors: Sequence[Tensor]) -> Callable[..., bool]:
     It returns True only if dtype, device, shape, strides and pending negations are the same. It is
     the guard of torch's compiler, which compares all tensors in one call.
     """
-    guards: Any = _guards.TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+    guards: Any = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
     check: Callable[..., bool] = guards.check
     return check
 
 
-# The address of a C function that takes a tensor, as an object of Python, and returns its address;
-# torch's compiler gives it to the C++ code that it generates. None if this torch has none.
-data_ptr_function: int | None = getattr(_guards, "_torchinductor_pyobject_tensor_data_ptr", None)
 check_graph_capture: Callable[[Optimizer], None] = getattr(
     Optimizer, "_accelerator_graph_capture_health_check", None
 ) or getattr(Optimizer, "_cuda_graph_capture_health_check")  # noqa: B009 - of older versions

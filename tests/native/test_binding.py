@@ -159,39 +159,6 @@ def test_a_plan_is_kept_between_steps_and_dropped_when_it_no_longer_holds():
     assert [optimizer.state[p]["step"].item() for p in params] == [10, 11]
 
 
-MOVES = {
-    "another storage": lambda t: t.set_(torch.zeros(7)),
-    "data of another tensor": lambda t: setattr(t, "data", torch.zeros(7)),
-    "another place in its storage": lambda t: t.set_(t.untyped_storage(), 1, (6,), (1,)),
-    "a larger storage": lambda t: t.untyped_storage().resize_(4096),
-    "no storage": lambda t: t.untyped_storage().resize_(0),
-    "swapped with another tensor": lambda t: torch.utils.swap_tensors(t, torch.zeros(7)),
-}
-
-
-@needs_kernel
-@pytest.mark.parametrize("move", MOVES)
-@pytest.mark.parametrize("position", [0, 2])
-def test_a_tensor_that_has_moved_is_noticed_in_one_call_of_the_kernel(move, position):
-    tensors = [torch.zeros(7), nn.Parameter(torch.zeros(3)), torch.zeros(7)]
-    are_in_place = binding.address_check(tensors)
-    assert are_in_place()
-    MOVES[move](tensors[position])
-    assert not are_in_place()
-
-
-@needs_kernel
-def test_where_torch_gives_no_address_function_steps_have_the_same_bits(monkeypatch):
-    expected, _ = train([(33,), (7, 5)])
-    monkeypatch.setattr(binding, "data_ptr_function", None)
-    params, optimizer = train([(33,), (7, 5)])
-    assert binding.address_check(params) is None
-    assert all(torch.equal(a, b) for a, b in zip(expected, params, strict=True))
-    plan = next(iter(optimizer._plans.values()))
-    params[0].data = params[0].data.clone()
-    assert not plan.run(optimizer)
-
-
 @needs_kernel
 def test_a_kept_plan_and_one_for_some_tensors_give_the_same_bits(monkeypatch):
     planned, _ = train([(33,), (7, 5)], fused=True)

@@ -13,7 +13,7 @@ import os
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -25,7 +25,7 @@ from afor.control import ControlSettings, Sums
 from afor.known_group import address_of, storage_address, storage_of, storage_size
 from afor.native.extension import Signature, load_extension, require
 from afor.tensors import STATE, Implementation, StepTensors
-from afor.torch_private import constant_for_compiler, data_ptr_function
+from afor.torch_private import constant_for_compiler
 
 ABI = 5
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
@@ -54,8 +54,6 @@ class _PlanStruct(ctypes.Structure):
 
 
 _PLAN, _SUMS = ctypes.c_void_p, ctypes.c_void_p
-# Reads objects of Python, so it is called with the lock of the interpreter held.
-_ARE_AT = ctypes.PYFUNCTYPE(ctypes.c_bool, ctypes.c_int64, *3 * [ctypes.c_void_p])
 FUNCTIONS: dict[str, Signature] = {
     "afor_plan_new": (_PLAN, [ctypes.c_int64, *3 * [ctypes.c_void_p]]),
     "afor_plan_free": (None, [_PLAN]),
@@ -159,24 +157,6 @@ def openmp_team() -> int | None:
         return ctypes.cast(ctypes.CDLL(None).GOMP_parallel, ctypes.c_void_p).value
     except (OSError, AttributeError):
         return None
-
-
-def address_check(tensors: Sequence[Tensor]) -> Callable[[], bool] | None:
-    """Return a function that tells if all tensors are where they are now, or None if C cannot.
-
-    One call of C compares them all; the same in Python takes ten times as long. The caller keeps
-    the tensors alive.
-    """
-    library = _library()
-    if isinstance(library, str) or data_ptr_function is None:
-        return None
-    if not hasattr(library, "afor_are_at"):  # a kernel built before it had this function
-        return None
-    numbers = ctypes.c_uint64 * len(tensors)
-    objects, addresses = numbers(*map(id, tensors)), numbers(*map(address_of, tensors))
-    return functools.partial(
-        _ARE_AT(("afor_are_at", library)), len(tensors), objects, addresses, data_ptr_function
-    )
 
 
 # ---------------------------------------------------------------------------------- the plan

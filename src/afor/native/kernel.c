@@ -731,15 +731,6 @@ static void finish(struct plan *p, const double (*sums)[SUMS], int backwards) {
   run_pass(p, update_chunk, 0, p->chunks, backwards, threads_for_chunks(p));
 }
 
-/* Whether all these objects of Python, which are tensors, have their first elements at these addresses.
- * `address_of` is torch's, for compiled code; the caller holds the lock of the interpreter. */
-EXPORT int afor_are_at(int64_t tensors, void *const *objects, const uint64_t *addresses,
-                       void *(*address_of)(void *)) {
-  for (int64_t t = 0; t < tensors; t++)
-    if ((uint64_t)(uintptr_t)address_of(objects[t]) != addresses[t]) return 0;
-  return 1;
-}
-
 /* Take one step on all tensors of a plan. Return 0; or, having done nothing, which tensor leaves
  * its storage (see check_bounds). */
 EXPORT int64_t afor_step(struct plan *p) {
