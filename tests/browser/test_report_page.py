@@ -174,7 +174,7 @@ def test_metric_and_data_set_can_be_switched(page):
 
 
 def test_the_verdict_stands_before_the_folds_of_a_pair(page):
-    assert answer(page, "pairs").startswith("AFOR is better than Adam: Acc is ")
+    assert answer(page, "pairs").startswith("AFOR is better than Adam: Acc of AFOR is ")
     choose(page, "pairs", "against", "MARS")
     assert answer(page, "pairs").startswith("No verdict: the report tests every method against")
     assert any("AFOR" in t and "MARS" in t for t in mark_texts(page, "pairs"))

@@ -125,7 +125,7 @@ def test_the_verdict_comes_first_in_every_form(simulated):
     for table in (main_table(results), comparison_table(results)):
         over, *tasks = table.lead
         assert over[0].startswith(
-            "Over 2 tasks on 1 data set. AFOR is better than Adam: mean Acc is"
+            "Over 2 tasks on 1 data set. AFOR is better than Adam: mean Acc of AFOR is"
         )
         assert tasks[0][0].startswith("BCI IV 2a, EEGNet, 9 folds. AFOR is better than Adam: Acc")
         assert len(tasks) == 2  # backbones
