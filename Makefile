@@ -192,6 +192,11 @@ open-study: $(VENV)/.ready-bench
 		$(BIN)/afor run $(OPEN)/matched-$$network.toml $(ON_EYES) --optimizer afor --optimizer adamw_mean \
 			--optimizer adamw_mean_per_tensor || exit 1; \
 	done
+	@for plane in random pca "filter --span 1"; do \
+		$(BIN)/afor analyse landscape $(OPEN)/eyes.toml --root eyes=$(DATA)/physionet_eyes \
+			--backbone eegnet_authors --directions $$plane \
+			--output docs/results/open/landscape-$${plane%% *}.json || exit 1; \
+	done
 	@$(BIN)/afor run $(OPEN)/stress.toml --root stress=$(DATA)/sam40
 	@$(BIN)/afor run $(OPEN)/imagery.toml --root imagery=$(DATA)/imagery22
 	@$(BIN)/python $(OPEN)/results.py results docs/results/open

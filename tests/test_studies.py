@@ -321,7 +321,11 @@ def test_open_studies_train_as_their_search_with_the_rates_it_found(task) -> Non
 
 
 @pytest.mark.parametrize(
-    "page", ["main.md", "comparisons.md", "ranks.md", "pooled.md", "ablation.md"]
+    "page",
+    [
+        *("main.md", "comparisons.md", "ranks.md", "pooled.md", "ablation.md"),
+        *("landscape-random.md", "landscape-pca.md", "landscape-filter.md"),
+    ],
 )
 def test_the_tables_on_open_data_are_what_the_commands_print(page) -> None:
     script = load_script(OPEN / "results.py")

@@ -4,13 +4,15 @@
     python studies/open/results.py docs/results/open docs/results/open
 
 The first folder holds the stores (`open-eyes.db`, ...) or the runs that were exported from them
-(`eyes.csv`, ...). A task whose runs are not there is left out. A task may be trained one network at
-a time (`afor run studies/open/stress.toml --backbone eegnet_authors`): each network then has a
-study, a store and a file of its own (`open-stress-eegnet_authors.db`, `stress-eegnet_authors.csv`).
+(`eyes.csv`, ...). What is not there is left out. A task may be trained one network at a time
+(`afor run studies/open/stress.toml --backbone eegnet_authors`): each network then has a study, a
+store and a file of its own (`open-stress-eegnet_authors.db`, `stress-eegnet_authors.csv`). An
+analysis (`ablation`, ...) is in a file of its own or in that of the task eyes.
 """
 
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import fmean
 
@@ -32,28 +34,35 @@ from afor.bench.study.schema import load_study, paper_backbone
 TASKS = {"stress": "deap", "imagery": "bci2a", "eyes": "isruc"}
 NETWORKS = {"eegnet": "EEGNet", "acrnn": "ACRNN", "nsal_dgat": "NSAL-DGAT", "hslt": "HSLT"}
 PAPER_NAMES = {"deap": "DEAP", "bci2a": "BCI IV 2a", "isruc": "ISRUC"}
+ANALYSES = ("ablation", "sensitivity", "convergence")
+PLANES = ("random", "pca", "filter")
 POINTS = 100
 
 
-def runs_in(folder: Path) -> dict[str, Path]:
-    """Return the file of each task or network of a task that has runs: exported ones before stores.
+def runs_in(folder: Path, names: Iterable[str]) -> dict[str, Path]:
+    """Return the files that have runs, by the names of their studies without `open-`.
 
-    Keys are the names of the studies without `open-`.
+    Exported runs come before stores.
     """
     found = {}
-    networks = [f"{task}-{network}_authors" for task in TASKS for network in NETWORKS]
-    for name in [*TASKS, *networks]:
+    for name in names:
         for path in (folder / f"{name}.csv", folder / f"open-{name}.db"):
             if path.is_file():
                 found.setdefault(name, path)
     return found
 
 
+def compared_in(folder: Path) -> dict[str, Path]:
+    """Return the files of the tasks, whole or one per network."""
+    single = [f"{task}-{network}_authors" for task in TASKS for network in NETWORKS]
+    return runs_in(folder, [*TASKS, *single])
+
+
 def commands(source: Path, folder: Path) -> list[list[str]]:
     """Return the commands of `afor` that write the files, one per file."""
-    runs = runs_in(source)
+    runs = compared_in(source)
     names = [str(path) for path in runs.values()]
-    stores = {task: path for task, path in {**runs, **_search(source)}.items() if _is_store(path)}
+    others = runs_in(source, ["rates", *ANALYSES, "matched"])
     studies = [word for task in runs for word in ("--study", f"open-{task}")]
     both = ["--metric", "accuracy", "--metric", "weighted_f1"]
     tables = [
@@ -61,31 +70,39 @@ def commands(source: Path, folder: Path) -> list[list[str]]:
         ["table", "comparisons", *names, *studies, "--metric", "accuracy"],
         ["table", "ranks", *names, *studies],
         *([["table", "pooled", *names, *studies, "--method", "afor"]] if len(names) > 1 else []),
-        *(on_eyes(runs["eyes"]) if "eyes" in runs else []),
     ]
+    for path in dict.fromkeys([*runs.values(), *others.values()]):
+        tables += analyses(path)
+    planes = [folder / f"landscape-{directions}.json" for directions in PLANES]
     return [
         *(
-            ["export", str(path), "--output", str(folder / f"{task}.csv")]
-            for task, path in stores.items()
+            ["export", str(path), "--output", str(folder / f"{name}.csv")]
+            for name, path in {**runs, **others}.items()
+            if _is_store(path)
         ),
         *([*words, "--output", str(folder / _file(words))] for words in tables),
         [*tables[0], "--output", str(folder / "main.tex")],
         [*tables[1], "--output", str(folder / "comparisons.json")],
         ["figure", "gain", *names, *studies, "--output", str(folder / "gain.png")],
+        *(
+            [kind, "landscape", str(path), "--output", str(folder / f"{path.stem}.{suffix}")]
+            for path in planes
+            if path.is_file()
+            for kind, suffix in (("table", "md"), ("figure", "png"))
+        ),
     ]
 
 
-def on_eyes(runs: Path) -> list[list[str]]:
-    """Return the commands of the paper's analyses, which are all made on the task eyes."""
-    made = {run.study for run in load_results([runs])[0]}
+def analyses(runs: Path) -> list[list[str]]:
+    """Return the commands of the paper's analyses whose runs are in a file."""
     found = []
-    for name in ("ablation", "sensitivity", "convergence"):
+    for study in sorted({run.study for run in load_results([runs])[0]}):
+        name = study.removeprefix("open-")
         # The losses of single epochs are in the store alone.
-        if f"open-{name}" in made and (name != "convergence" or _is_store(runs)):
-            words = [name, str(runs), "--study", f"open-{name}"]
+        if name in ANALYSES and (name != "convergence" or _is_store(runs)):
+            words = [name, str(runs), "--study", study]
             found += [["table", *words], ["figure", *words]]
-    for study in sorted(made):
-        if "-matched-" in study:
+        elif "-matched-" in study:
             words = [str(runs), "--study", study, "--baseline", "adamw_mean_per_tensor"]
             found.append(["table", "comparisons", *words, "--metric", "accuracy"])
     return found
@@ -93,17 +110,12 @@ def on_eyes(runs: Path) -> list[list[str]]:
 
 def _file(words: list[str]) -> str:
     study = words[words.index("--study") + 1]
-    name = study.replace("open-eyes-", "") if "-matched-" in study else words[1]
+    name = study[study.index("matched-") :] if "-matched-" in study else words[1]
     return f"{name}.{'png' if words[0] == 'figure' else 'md'}"
 
 
 def _is_store(path: Path) -> bool:
     return path.suffix == ".db"
-
-
-def _search(source: Path) -> dict[str, Path]:
-    store = source / "open-rates.db"
-    return {"rates": store} if store.is_file() else {}
 
 
 def afor_over_adam(results: Results, metric: str) -> list[Comparison]:
@@ -190,7 +202,7 @@ def main(source: Path, folder: Path) -> None:
         sys.stderr.write(f"afor {' '.join(command)}\n")
         subprocess.run([str(afor), *command], check=True)
     metrics = ("accuracy", "weighted_f1")
-    runs = runs_in(folder)
+    runs = compared_in(folder)
     studies = [f"open-{task}" for task in runs]
     results = Results.open(list(runs.values()), studies=studies, metrics=metrics)
     (folder / "headline.md").write_text(headline(results), "utf-8")
