@@ -183,7 +183,7 @@ ON_EYES = --root eyes=$(DATA)/physionet_eyes --store results/open-eyes.db
 open-study: $(VENV)/.ready-bench
 	@$(BIN)/afor run $(OPEN)/rates.toml --root eyes=$(DATA)/physionet_eyes --root stress=$(DATA)/sam40 \
 		--root imagery=$(DATA)/imagery22
-	@for study in eyes ablation sensitivity convergence; do \
+	@for study in eyes ablation sensitivity convergence unnormalized; do \
 		$(BIN)/afor run $(OPEN)/$$study.toml $(ON_EYES) || exit 1; \
 	done
 	@for network in eegnet acrnn nsal_dgat hslt; do \

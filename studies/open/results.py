@@ -62,7 +62,7 @@ def commands(source: Path, folder: Path) -> list[list[str]]:
     """Return the commands of `afor` that write the files, one per file."""
     runs = compared_in(source)
     names = [str(path) for path in runs.values()]
-    others = runs_in(source, ["rates", *ANALYSES, "matched"])
+    others = runs_in(source, ["rates", *ANALYSES, "matched", "unnormalized"])
     studies = [word for task in runs for word in ("--study", f"open-{task}")]
     both = ["--metric", "accuracy", "--metric", "weighted_f1"]
     tables = [
@@ -102,6 +102,9 @@ def analyses(runs: Path) -> list[list[str]]:
         if name in ANALYSES and (name != "convergence" or _is_store(runs)):
             words = [name, str(runs), "--study", study]
             found += [["table", *words], ["figure", *words]]
+        elif name == "unnormalized":
+            words = ["main", str(runs), "--study", study, "--metric", "accuracy"]
+            found.append(["table", *words])
         elif "-matched-" in study:
             words = [str(runs), "--study", study, "--baseline", "adamw_mean_per_tensor"]
             found.append(["table", "comparisons", *words, "--metric", "accuracy"])
@@ -111,6 +114,7 @@ def analyses(runs: Path) -> list[list[str]]:
 def _file(words: list[str]) -> str:
     study = words[words.index("--study") + 1]
     name = study[study.index("matched-") :] if "-matched-" in study else words[1]
+    name = "unnormalized" if study == "open-unnormalized" else name
     return f"{name}.{'png' if words[0] == 'figure' else 'md'}"
 
 
