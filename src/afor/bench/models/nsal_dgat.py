@@ -54,7 +54,9 @@ class GraphNetwork(nn.Module):
 
     def forward(self, signal: Tensor) -> Tensor:
         """Return logits (batch, classes) for a signal (batch, channels, samples)."""
-        nodes = self.feature_norm(self.entropy(signal).transpose(1, 2))  # (batch, features, nodes)
+        # Contiguous: all that follows mixes it with contiguous maps, which is slow otherwise.
+        features = self.entropy(signal).transpose(1, 2).contiguous()
+        nodes = self.feature_norm(features)  # (batch, features, nodes)
         adjacency = self.adjacency()
         first = self.first(nodes, adjacency)
         second = self.second(first, adjacency)
@@ -184,9 +186,10 @@ class ConvolutionalAttention(nn.Module):
 
     def forward(self, maps: Tensor) -> Tensor:
         """Return maps of the same shape, (batch, maps, nodes)."""
-        summaries = torch.stack([maps.amax(dim=2), maps.mean(dim=2)])
+        # `max` keeps the place of the maximum; the gradient of `amax` looks for it again, slowly.
+        summaries = torch.stack([maps.max(dim=2).values, maps.mean(dim=2)])
         weights = self.excite(F.relu(self.squeeze(summaries))).sum(dim=0)
         maps = maps * weights.sigmoid().unsqueeze(2)
-        summary = torch.stack([maps.amax(dim=1), maps.mean(dim=1)], dim=1)
+        summary = torch.stack([maps.max(dim=1).values, maps.mean(dim=1)], dim=1)
         scores: Tensor = self.spatial(summary.unsqueeze(2)).squeeze(2)
         return maps * scores.sigmoid()

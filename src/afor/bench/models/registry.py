@@ -38,8 +38,14 @@ BRAINDECODE_ADVICE = (
 )
 # Networks whose own code gives other bits than it once did, with the version of their numbers. It
 # is part of a run's key, so that old and new runs never share one; the runs of other networks keep
-# theirs. 2: the native form, which adds in another order. 3: exact gradients of the first norm.
-NETWORK_NUMERICS: dict[str, int] = {"eegnet": 3, "eegnet_authors": 3}
+# theirs. EEGNet 2: the native form, which adds in another order; 3: exact gradients of the first
+# norm. NSAL-DGAT 2: contiguous maps, and a maximum whose gradient goes to one place.
+NETWORK_NUMERICS: dict[str, int] = {
+    "eegnet": 3,
+    "eegnet_authors": 3,
+    "nsal_dgat": 2,
+    "nsal_dgat_authors": 2,
+}
 
 
 def build_backbone(name: str, shape: InputShape, **settings: Any) -> nn.Module:
