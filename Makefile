@@ -190,7 +190,7 @@ open-study: $(VENV)/.ready-bench
 		$(BIN)/afor analyse matched results/open-eyes.db --study open-eyes --backbone $${network}_authors \
 			--output $(OPEN)/matched-$$network.toml && \
 		$(BIN)/afor run $(OPEN)/matched-$$network.toml $(ON_EYES) --optimizer afor --optimizer adamw_mean \
-			--optimizer adamw_mean_per_tensor || exit 1; \
+			--optimizer adamw_mean_per_tensor --set name=open-matched-$$network || exit 1; \
 	done
 	@for plane in random pca "filter --span 1"; do \
 		$(BIN)/afor analyse landscape $(OPEN)/eyes.toml --root eyes=$(DATA)/physionet_eyes \

@@ -1,18 +1,19 @@
-"""Write the tables, figures and files of the page on open data from its finished stores.
+"""Write the tables, figures and files of the page on open data from its stores.
 
     python studies/open/results.py results docs/results/open
     python studies/open/results.py docs/results/open docs/results/open
 
 The first folder holds the stores (`open-eyes.db`, ...) or the runs that were exported from them
-(`eyes.csv`, ...). What is not there is left out. A task may be trained one network at a time
-(`afor run studies/open/stress.toml --backbone eegnet_authors`): each network then has a study, a
-store and a file of its own (`open-stress-eegnet_authors.db`, `stress-eegnet_authors.csv`). An
-analysis (`ablation`, ...) is in a file of its own or in that of the task eyes.
+(`eyes.csv`, ...). What is not there, or not finished, is left out. A task may be trained one
+network at a time (`afor run studies/open/stress.toml --backbone eegnet_authors`): each network then
+has a study, a store and a file of its own (`open-stress-eegnet_authors.db`,
+`stress-eegnet_authors.csv`).
 """
 
+import csv
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -25,106 +26,150 @@ from afor.bench.report.figures.style import (
     save_figure,
 )
 from afor.bench.stats.comparisons import Comparison
-from afor.bench.stats.paper_numbers import published, published_results
+from afor.bench.stats.inference.decisions import Decision
+from afor.bench.stats.paper_numbers import PublishedResult, published, published_results
 from afor.bench.stats.results import Results
-from afor.bench.store.files import load_results
+from afor.bench.store.database import open_store
+from afor.bench.store.files import export_rows, write_export
 from afor.bench.study.schema import load_study, paper_backbone
 
 # The task here, and the paper's data set that it stands for.
 TASKS = {"stress": "deap", "imagery": "bci2a", "eyes": "isruc"}
 NETWORKS = {"eegnet": "EEGNet", "acrnn": "ACRNN", "nsal_dgat": "NSAL-DGAT", "hslt": "HSLT"}
 PAPER_NAMES = {"deap": "DEAP", "bci2a": "BCI IV 2a", "isruc": "ISRUC"}
-ANALYSES = ("ablation", "sensitivity", "convergence")
+OF_TASKS = [*TASKS, *(f"{task}-{network}_authors" for task in TASKS for network in NETWORKS)]
+MATCHED = [f"matched-{network}" for network in NETWORKS]
+OTHERS = ["rates", "ablation", "sensitivity", "convergence", "unnormalized", *MATCHED]
 PLANES = ("random", "pca", "filter")
+LOSSES = "convergence-losses.csv"
+# Parts of the page that are cut from what a command prints.
+PRINTED = {
+    "methods.md": "main.md",
+    "mean-ranks.md": "ranks.md",
+    "at-own-average.md": "matched.md",
+    "microvolts.md": "unnormalized.md",
+}
 POINTS = 100
+SECONDS_PER_HOUR = 3600
+
+
+def export(source: Path, folder: Path) -> None:
+    """Write the runs of each finished study of the stores to a file of its own."""
+    for path in sorted(source.glob("open-*.db")):
+        with open_store(path) as store:
+            rows = export_rows(store)
+        for name in (*OF_TASKS, *OTHERS):
+            of_study = [row for row in rows if row["study"] == f"open-{name}"]
+            if of_study and all(row["status"] in ("done", "diverged") for row in of_study):
+                write_export(of_study, folder / f"{name}.csv")
+                if name == "convergence":
+                    export_losses(path, [str(row["key"]) for row in of_study], folder / LOSSES)
+
+
+def export_losses(path: Path, keys: Iterable[str], target: Path) -> None:
+    """Write the training loss of each epoch, one row per run: files of runs do not hold it."""
+    rows = []
+    with open_store(path) as store:
+        for key in keys:
+            run = store.run(key)
+            assert run is not None
+            assert run.record is not None
+            spec, history = run.spec, run.record.history
+            losses = [f"{epoch.train_loss:.6g}" for epoch in history]
+            rows.append([spec["optimizer"]["name"], str(spec["fold"]), *losses])
+    with target.open("w", encoding="utf-8", newline="") as file:
+        epochs = map(str, range(1, max(map(len, rows)) - 1))
+        csv.writer(file, lineterminator="\n").writerows([["method", "fold", *epochs], *rows])
 
 
 def runs_in(folder: Path, names: Iterable[str]) -> dict[str, Path]:
-    """Return the files that have runs, by the names of their studies without `open-`.
-
-    Exported runs come before stores.
-    """
-    found = {}
-    for name in names:
-        for path in (folder / f"{name}.csv", folder / f"open-{name}.db"):
-            if path.is_file():
-                found.setdefault(name, path)
-    return found
+    """Return the files of runs that are there, by the names of their studies without `open-`."""
+    return {name: path for name in names if (path := folder / f"{name}.csv").is_file()}
 
 
-def compared_in(folder: Path) -> dict[str, Path]:
-    """Return the files of the tasks, whole or one per network."""
-    single = [f"{task}-{network}_authors" for task in TASKS for network in NETWORKS]
-    return runs_in(folder, [*TASKS, *single])
-
-
-def commands(source: Path, folder: Path) -> list[list[str]]:
-    """Return the commands of `afor` that write the files, one per file."""
-    runs = compared_in(source)
-    names = [str(path) for path in runs.values()]
-    others = runs_in(source, ["rates", *ANALYSES, "matched", "unnormalized"])
-    studies = [word for task in runs for word in ("--study", f"open-{task}")]
-    both = ["--metric", "accuracy", "--metric", "weighted_f1"]
-    tables = [
-        ["table", "main", *names, *studies, *both],
-        ["table", "comparisons", *names, *studies, "--metric", "accuracy"],
-        ["table", "ranks", *names, *studies],
-        *([["table", "pooled", *names, *studies, "--method", "afor"]] if len(names) > 1 else []),
-    ]
-    for path in dict.fromkeys([*runs.values(), *others.values()]):
-        tables += analyses(path)
-    planes = [folder / f"landscape-{directions}.json" for directions in PLANES]
+def named(runs: dict[str, Path]) -> list[str]:
+    """Return the arguments of a command that reads these files."""
     return [
-        *(
-            ["export", str(path), "--output", str(folder / f"{name}.csv")]
-            for name, path in {**runs, **others}.items()
-            if _is_store(path)
-        ),
-        *([*words, "--output", str(folder / _file(words))] for words in tables),
-        [*tables[0], "--output", str(folder / "main.tex")],
-        [*tables[1], "--output", str(folder / "comparisons.json")],
-        ["figure", "gain", *names, *studies, "--output", str(folder / "gain.png")],
-        *(
-            [kind, "landscape", str(path), "--output", str(folder / f"{path.stem}.{suffix}")]
-            for path in planes
-            if path.is_file()
-            for kind, suffix in (("table", "md"), ("figure", "png"))
-        ),
+        *map(str, runs.values()),
+        *(word for name in runs for word in ("--study", f"open-{name}")),
     ]
 
 
-def analyses(runs: Path) -> list[list[str]]:
-    """Return the commands of the paper's analyses whose runs are in a file."""
-    found = []
-    for study in sorted({run.study for run in load_results([runs])[0]}):
-        name = study.removeprefix("open-")
-        # The losses of single epochs are in the store alone.
-        if name in ANALYSES and (name != "convergence" or _is_store(runs)):
-            words = [name, str(runs), "--study", study]
-            found += [["table", *words], ["figure", *words]]
-        elif name == "unnormalized":
-            words = ["main", str(runs), "--study", study, "--metric", "accuracy"]
-            found.append(["table", *words])
-        elif "-matched-" in study:
-            words = [str(runs), "--study", study, "--baseline", "adamw_mean_per_tensor"]
-            found.append(["table", "comparisons", *words, "--metric", "accuracy"])
-    return found
+def commands(folder: Path) -> list[list[str]]:
+    """Return the commands of `afor` that write tables and figures from the files of runs."""
+    compared = named(runs_in(folder, OF_TASKS))
+    both = ["--metric", "accuracy", "--metric", "weighted_f1"]
+    accuracy = ["--metric", "accuracy"]
+    made = [
+        (["table", "main", *compared, *both], "main.md"),
+        (["table", "main", *compared, *both], "main.tex"),
+        (["table", "comparisons", *compared, *accuracy], "comparisons.md"),
+        (["table", "comparisons", *compared, *accuracy], "comparisons.json"),
+        (["table", "ranks", *compared], "ranks.md"),
+        (["table", "pooled", *compared, "--method", "afor"], "pooled.md"),
+        (["figure", "gain", *compared], "gain.png"),
+    ]
+    for name in runs_in(folder, ("ablation", "sensitivity")):
+        words = [name, *named(runs_in(folder, [name]))]
+        made += [(["table", *words], f"{name}.md"), (["figure", *words], f"{name}.png")]
+    if matched := runs_in(folder, MATCHED):
+        words = [*named(matched), "--baseline", "afor", *accuracy]
+        made.append((["table", "comparisons", *words], "matched.md"))
+    if unnormalized := runs_in(folder, ["unnormalized"]):
+        made.append((["table", "main", *named(unnormalized), *accuracy], "unnormalized.md"))
+    for plane in PLANES:
+        path = folder / f"landscape-{plane}.json"
+        for kind, suffix in (("table", "md"), ("figure", "png")) if path.is_file() else ():
+            made.append(([kind, "landscape", str(path)], f"{path.stem}.{suffix}"))
+    return [[*words, "--output", str(folder / name)] for words, name in made]
 
 
-def _file(words: list[str]) -> str:
-    study = words[words.index("--study") + 1]
-    name = study[study.index("matched-") :] if "-matched-" in study else words[1]
-    name = "unnormalized" if study == "open-unnormalized" else name
-    return f"{name}.{'png' if words[0] == 'figure' else 'md'}"
-
-
-def _is_store(path: Path) -> bool:
-    return path.suffix == ".db"
+def convergence(source: Path, folder: Path) -> list[list[str]]:
+    """Return the commands for the curves, which are in the store alone."""
+    store = source / "open-eyes.db"
+    if not store.is_file() or not (folder / LOSSES).is_file():
+        return []
+    words = ["convergence", str(store), "--study", "open-convergence", "--output"]
+    return [
+        ["table", *words, f"{folder}/convergence.md"],
+        ["figure", *words, f"{folder}/convergence.png"],
+    ]
 
 
 def afor_over_adam(results: Results, metric: str) -> list[Comparison]:
-    """Return the comparisons of AFOR with Adam, one per task and network."""
-    return [c for c in results.comparisons if c.method == "afor" and c.metric == metric]
+    """Return the comparisons of AFOR with Adam, one per task and network, in the paper's order."""
+    found = [c for c in results.comparisons if c.method == "afor" and c.metric == metric]
+    tasks, networks = list(TASKS), list(NETWORKS)
+    return sorted(
+        found, key=lambda c: (tasks.index(c.dataset), networks.index(paper_backbone(c.backbone)))
+    )
+
+
+def conditions(results: Results) -> str:
+    """Return AFOR and Adam on each task and network, here and in the paper, as Markdown."""
+    lines = [
+        "| task | network | Adam | AFOR | AFOR − Adam | 95 % interval | verdict | "
+        "the paper's AFOR − Adam |",
+        "|---|---|---:|---:|---:|---:|---|---:|",
+    ]
+    for c in afor_over_adam(results, "accuracy"):
+        adam, afor = (fmean(getattr(p, side) for p in c.pairs) for side in ("theirs", "ours"))
+        low, high = (_points(end) for end in c.interval)
+        ours, theirs = (" *" if s else "" for s in (c.significant, _printed(c, "afor").significant))
+        cells = (
+            *(c.dataset, NETWORKS[paper_backbone(c.backbone)]),
+            *(f"{POINTS * mean:.2f}" for mean in (adam, afor)),
+            *(f"{_points(c.gain)}{ours}", f"{low} to {high}", _verdict(c)),
+            f"{_signed(_paper_gain(c))}{theirs}",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _verdict(c: Comparison) -> str:
+    if c.decision is Decision.NO_VERDICT:
+        return "no verdict: both guess"
+    return "equal within 1 point" if c.decision is Decision.EQUIVALENT else str(c.decision)
 
 
 def headline(results: Results) -> str:
@@ -138,32 +183,38 @@ def headline(results: Results) -> str:
             continue  # not trained yet
         paper = claims["gain_accuracy_by_dataset"][dataset]
         label = f"accuracy, {PAPER_NAMES[dataset]} / {task}, mean over networks"
-        lines.append(f"| {label} | {paper:+.2f} | {_points(fmean(gains))} |")
+        lines.append(f"| {label} | {_signed(paper)} | {_points(fmean(gains))} |")
     for metric, name in (("accuracy", "accuracy"), ("weighted_f1", "weighted F1")):
-        compared = afor_over_adam(results, metric)
-        gains = [c.gain for c in compared]
+        gains = [c.gain for c in afor_over_adam(results, metric)]
         paper = claims[f"gain_{metric}"]
-        label = f"{name}, mean over {len(gains)} conditions (the paper: 12)"
-        lines.append(f"| {label} | {paper['mean']:+.2f} | {_points(fmean(gains))} |")
-        lines.append(f"| {name}, highest | {paper['highest']:+.2f} | {_points(max(gains))} |")
-    both = [c for metric in ("accuracy", "weighted_f1") for c in afor_over_adam(results, metric)]
+        label = f"{name}, mean over {len(gains)} conditions"
+        lines.append(f"| {label} | {_signed(paper['mean'])} | {_points(fmean(gains))} |")
+        lines.append(f"| {name}, highest | {_signed(paper['highest'])} | {_points(max(gains))} |")
     stars, of = claims["significant"]
-    found = f"{sum(c.significant for c in both)} of {len(both)}"
-    lines.append(f"| the paper's star, of accuracy and weighted F1 | {stars} of {of} | {found} |")
+    ours = [c for c in results.comparisons if c.method == "afor"]
+    others = [c for c in results.comparisons if c.method != "afor"]
+    printed = [p for p in published_results().values() if p.optimizer not in ("adam", "afor")]
+    lines.append(f"| the paper's star, AFOR | {stars} of {of} | {_stars(ours)} |")
+    lines.append(f"| the paper's star, the five others | {_stars(printed)} | {_stars(others)} |")
     return "\n".join(lines) + "\n"
 
 
+def _stars(found: Sequence[Comparison | PublishedResult]) -> str:
+    return f"{sum(one.significant for one in found)} of {len(found)}"
+
+
 def _points(gain: float) -> str:
-    return f"{POINTS * gain:+.2f}".replace("-", "−")
+    return _signed(POINTS * gain + 0.0)
+
+
+def _signed(points: float) -> str:
+    return f"{points:+.2f}".replace("-", "−")
 
 
 def learning_rates() -> str:
     """Return the learning rates of the studies beside those of the paper, as Markdown."""
     paper = published()["learning_rates"]["cells"]
-    lines = [
-        f"| task (paper) | {' | '.join(NETWORKS.values())} |",
-        "|---|" + "---:|" * len(NETWORKS),
-    ]
+    lines = [_header("task (paper)")]
     for task, dataset in TASKS.items():
         rates = load_study(str(Path(__file__).with_name(f"{task}.toml"))).datasets[0].lr
         cells = [f"{rates[f'{name}_authors']:g} ({paper[dataset][name]:g})" for name in NETWORKS]
@@ -171,20 +222,85 @@ def learning_rates() -> str:
     return "\n".join(lines) + "\n"
 
 
+def _header(first: str) -> str:
+    return f"| {first} | {' | '.join(NETWORKS.values())} |\n|---|{'---:|' * len(NETWORKS)}"
+
+
+def cost(folder: Path) -> str:
+    """Return runs, epochs and hours of training per task and network, as Markdown."""
+    rows = []
+    for path in runs_in(folder, OF_TASKS).values():
+        with path.open(encoding="utf-8") as file:
+            rows += list(csv.DictReader(file))
+    lines = [_header("task")]
+    hours = 0.0
+    for task in TASKS:
+        cells = []
+        for network in NETWORKS:
+            of_pair = [
+                (int(row["epochs"]), float(row["elapsed_s"]))
+                for row in rows
+                if (row["dataset"], paper_backbone(row["backbone"])) == (task, network)
+            ]
+            spent = sum(seconds for _, seconds in of_pair) / SECONDS_PER_HOUR
+            hours += spent
+            epochs = fmean(epochs for epochs, _ in of_pair) if of_pair else 0.0
+            cells.append(
+                f"{len(of_pair)} runs, {epochs:.0f} epochs, {spent:.2f} h" if of_pair else "–"
+            )
+        lines.append(f"| {task} | {' | '.join(cells)} |")
+    return "\n".join(lines) + f"\n\n{len(rows)} runs, {hours:.1f} core-hours.\n"
+
+
+def without_verdicts(page: str) -> str:
+    """Return a printed table with its legend, without the verdicts above and the advice below."""
+    lines = page.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("|"))
+    kept = (line for line in lines[first:] if "a linear model gets" not in line)
+    return "\n".join(kept).rstrip() + "\n"
+
+
+def fragments(folder: Path) -> dict[str, str]:
+    """Return the parts of the page that no command prints, by the names of their files."""
+    compared = runs_in(folder, OF_TASKS)
+    results = Results.open(
+        list(compared.values()),
+        studies=[f"open-{name}" for name in compared],
+        metrics=("accuracy", "weighted_f1"),
+    )
+    return {
+        "conditions.md": conditions(results),
+        "headline.md": headline(results),
+        "learning-rates.md": learning_rates(),
+        "cost.md": cost(folder),
+        **{
+            name: without_verdicts((folder / page).read_text("utf-8"))
+            for name, page in PRINTED.items()
+            if (folder / page).is_file()
+        },
+    }
+
+
 def draw_beside(results: Results, path: Path) -> None:
     """Draw the gain of AFOR over Adam with its interval, and the paper's gain beside it."""
     compared = afor_over_adam(results, "accuracy")
+    legend = {
+        "the paper": {"color": "#d9d9d9", "marker": "s"},
+        "here, with exact 95 % interval": {"color": color_of("afor")},
+        "here, but both guess": {"color": color_of("afor"), "markerfacecolor": "white"},
+    }
     with house_style():
         figure, axes = new_figure(6 * len(compared) + 18)
         axis = axes[0, 0]
         for row, c in enumerate(compared):
             low, high = (POINTS * end for end in c.interval)
-            axis.barh(row, _paper_gain(c), 0.6, color="#d9d9d9", label="" if row else "the paper")
+            axis.barh(row, _paper_gain(c), 0.6, color="#d9d9d9")
             axis.plot([low, high], [row, row], color=color_of("afor"))
-            label = "" if row else "here, with exact 95 % interval"
-            axis.plot(POINTS * c.gain, row, "o", color=color_of("afor"), label=label)
-        labels = [f"{c.dataset}, {NETWORKS[paper_backbone(c.backbone)]}" for c in compared]
-        name_rows(axis, labels)
+            fill = "white" if c.is_blind else color_of("afor")
+            axis.plot(POINTS * c.gain, row, "o", color=color_of("afor"), markerfacecolor=fill)
+        for label, look in legend.items():
+            axis.plot([], [], **{"marker": "o", "linestyle": "", **look}, label=label)
+        name_rows(axis, [f"{c.dataset}, {NETWORKS[paper_backbone(c.backbone)]}" for c in compared])
         axis.axvline(0, color="black", linewidth=0.8)
         axis.set_xlabel("accuracy, AFOR − Adam, points")
         legend_below(figure, axis, 2)
@@ -193,25 +309,29 @@ def draw_beside(results: Results, path: Path) -> None:
 
 def _paper_gain(c: Comparison) -> float:
     """Return the gain that the paper prints for the data set that this task stands for."""
-    dataset, network = TASKS[c.dataset], paper_backbone(c.backbone)
-    afor, adam = (published_results()[dataset, network, o, "accuracy"] for o in ("afor", "adam"))
-    return afor.mean - adam.mean
+    return _printed(c, "afor").mean - _printed(c, "adam").mean
+
+
+def _printed(c: Comparison, optimizer: str) -> PublishedResult:
+    key = (TASKS[c.dataset], paper_backbone(c.backbone), optimizer, c.metric)
+    return published_results()[key]
 
 
 def main(source: Path, folder: Path) -> None:
     """Write all files; stop at the first command that fails."""
     folder.mkdir(parents=True, exist_ok=True)
+    export(source, folder)
     afor = Path(sys.executable).with_name("afor")
-    for command in commands(source, folder):
+    for command in (*commands(folder), *convergence(source, folder)):
         sys.stderr.write(f"afor {' '.join(command)}\n")
         subprocess.run([str(afor), *command], check=True)
-    metrics = ("accuracy", "weighted_f1")
-    runs = compared_in(folder)
-    studies = [f"open-{task}" for task in runs]
-    results = Results.open(list(runs.values()), studies=studies, metrics=metrics)
-    (folder / "headline.md").write_text(headline(results), "utf-8")
-    (folder / "learning-rates.md").write_text(learning_rates(), "utf-8")
-    draw_beside(results, folder / "beside-paper.png")
+    for name, text in fragments(folder).items():
+        (folder / name).write_text(text, "utf-8")
+    compared = runs_in(folder, OF_TASKS)
+    draw_beside(
+        Results.open(list(compared.values()), studies=[f"open-{name}" for name in compared]),
+        folder / "beside-paper.png",
+    )
 
 
 if __name__ == "__main__":
