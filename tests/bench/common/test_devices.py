@@ -1,7 +1,17 @@
+import ctypes
+import sys
+from types import SimpleNamespace
+
 import pytest
 import torch
 
-from afor.bench.common.devices import describe_device, gpus_for, pick_device, repeatable
+from afor.bench.common.devices import (
+    describe_device,
+    gpus_for,
+    keep_freed_memory,
+    pick_device,
+    repeatable,
+)
 from afor.bench.common.errors import ConfigError
 
 
@@ -29,6 +39,34 @@ def test_the_number_of_threads_is_put_back() -> None:
     with repeatable(before + 1):
         assert torch.get_num_threads() == before + 1
     assert torch.get_num_threads() == before
+
+
+def test_freed_memory_is_kept_where_the_c_library_has_the_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[tuple[int, int]] = []
+    library = SimpleNamespace(mallopt=lambda *options: calls.append(options))
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: library)
+    monkeypatch.setattr(sys, "platform", "linux")
+    keep_freed_memory()
+    assert calls == [(-1, 512 * 2**20), (-3, 32 * 2**20)]  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
+def test_other_c_libraries_are_left_as_they_are(
+    platform: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace())  # musl has no mallopt
+    monkeypatch.setattr(sys, "platform", platform)
+    keep_freed_memory()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the call is glibc's")
+def test_the_call_that_keeps_freed_memory_succeeds() -> None:
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        pytest.skip("this C library has no mallopt")
+    assert mallopt(-1, 512 * 2**20) == mallopt(-3, 32 * 2**20) == 1
 
 
 @pytest.fixture

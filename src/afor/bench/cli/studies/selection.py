@@ -6,6 +6,7 @@ from pathlib import Path
 import typer
 
 from afor.bench.common.devices import cores as cores
+from afor.bench.common.devices import keep_freed_memory
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.text import counted
 from afor.bench.execution.forecast import StepTimer
@@ -162,6 +163,7 @@ def with_roots(study: Study, roots: list[str] | None) -> Study:
 
 def step_timer() -> StepTimer:
     """Return a timer of steps, which says once that it is at work."""
+    keep_freed_memory()  # as in the workers
     said: list[str] = []
 
     def say(what: str) -> None:

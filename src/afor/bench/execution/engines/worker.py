@@ -16,6 +16,8 @@ import threading
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from afor.bench.common.devices import keep_freed_memory
+
 PR_SET_PDEATHSIG = 1  # of Linux' prctl
 # The code of the process (`python -c`): it appends the missing folders of the driver.
 BOOTSTRAP = (
@@ -63,6 +65,7 @@ def main() -> None:
         else:
             send(answers, ("finished", key))
 
+    keep_freed_memory()
     sources: dict[str, Any] = {}
     send(answers, ("ready",))
     while True:
