@@ -9,6 +9,7 @@ import re
 import sys
 from collections import Counter
 from pathlib import Path
+from statistics import fmean, stdev
 
 import pytest
 from typer.testing import CliRunner
@@ -343,3 +344,17 @@ def test_the_page_on_open_data_shows_what_follows_from_its_runs() -> None:
     for name, text in fragments.items():
         assert f"{{include}} open/{name}" in page
         assert (OPEN_RESULTS / name).read_text("utf-8") == text, name
+
+
+def test_the_convergence_on_open_data_follows_from_its_losses() -> None:
+    with (OPEN_RESULTS / "convergence-losses.csv").open(encoding="utf-8") as file:
+        _, *rows = csv.reader(file)
+    printed = (OPEN_RESULTS / "convergence.md").read_text("utf-8")
+    for method in ("adam", "radam", "mars", "afor"):
+        losses = [[float(loss) for loss in row[2:]] for row in rows if row[0] == method]
+        assert [len(run) for run in losses] == [200] * 5
+        cells = [
+            f"{fmean(run[i] for run in losses):.3f}±{stdev(run[i] for run in losses):.3f}"
+            for i in (0, 99, 199)
+        ]
+        assert f"| 5/5 | {' | '.join(cells)} |" in printed

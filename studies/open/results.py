@@ -30,7 +30,7 @@ from afor.bench.stats.inference.decisions import Decision
 from afor.bench.stats.paper_numbers import PublishedResult, published, published_results
 from afor.bench.stats.results import Results
 from afor.bench.store.database import open_store
-from afor.bench.store.files import export_rows, write_export
+from afor.bench.store.files import Row, export_rows, write_export
 from afor.bench.study.schema import load_study, paper_backbone
 
 # The task here, and the paper's data set that it stands for.
@@ -63,22 +63,21 @@ def export(source: Path, folder: Path) -> None:
             if of_study and all(row["status"] in ("done", "diverged") for row in of_study):
                 write_export(of_study, folder / f"{name}.csv")
                 if name == "convergence":
-                    export_losses(path, [str(row["key"]) for row in of_study], folder / LOSSES)
+                    export_losses(path, of_study, folder / LOSSES)
 
 
-def export_losses(path: Path, keys: Iterable[str], target: Path) -> None:
+def export_losses(path: Path, runs: Sequence[Row], target: Path) -> None:
     """Write the training loss of each epoch, one row per run: files of runs do not hold it."""
     rows = []
     with open_store(path) as store:
-        for key in keys:
-            run = store.run(key)
-            assert run is not None
-            assert run.record is not None
-            spec, history = run.spec, run.record.history
-            losses = [f"{epoch.train_loss:.6g}" for epoch in history]
-            rows.append([spec["optimizer"]["name"], str(spec["fold"]), *losses])
+        for run in runs:
+            finished = store.run(str(run["key"]))
+            assert finished is not None
+            assert finished.record is not None
+            losses = [f"{epoch.train_loss:.6g}" for epoch in finished.record.history]
+            rows.append([run["method"], run["fold"], *losses])
     with target.open("w", encoding="utf-8", newline="") as file:
-        epochs = map(str, range(1, max(map(len, rows)) - 1))
+        epochs = range(1, max(map(len, rows)) - 1)
         csv.writer(file, lineterminator="\n").writerows([["method", "fold", *epochs], *rows])
 
 
