@@ -26,6 +26,7 @@ from afor.bench.report.figures.style import (
     save_figure,
 )
 from afor.bench.stats.comparisons import Comparison
+from afor.bench.stats.design.power import needed_folds
 from afor.bench.stats.inference.decisions import Decision
 from afor.bench.stats.paper_numbers import PublishedResult, published, published_results
 from afor.bench.stats.results import Results
@@ -148,8 +149,8 @@ def conditions(results: Results) -> str:
     """Return AFOR and Adam on each task and network, here and in the paper, as Markdown."""
     lines = [
         "| task | network | Adam | AFOR | AFOR − Adam | 95 % interval | verdict | "
-        "the paper's AFOR − Adam |",
-        "|---|---|---:|---:|---:|---:|---|---:|",
+        "folds that would settle 1 point | the paper's AFOR − Adam |",
+        "|---|---|---:|---:|---:|---:|---|---:|---:|",
     ]
     for c in afor_over_adam(results, "accuracy"):
         adam, afor = (fmean(getattr(p, side) for p in c.pairs) for side in ("theirs", "ours"))
@@ -159,6 +160,7 @@ def conditions(results: Results) -> str:
             *(c.dataset, NETWORKS[paper_backbone(c.backbone)]),
             *(f"{POINTS * mean:.2f}" for mean in (adam, afor)),
             *(f"{_points(c.gain)}{ours}", f"{low} to {high}", _verdict(c)),
+            _folds_to_settle(c),
             f"{_signed(_paper_gain(c))}{theirs}",
         )
         lines.append(f"| {' | '.join(cells)} |")
@@ -169,6 +171,13 @@ def _verdict(c: Comparison) -> str:
     if c.decision is Decision.NO_VERDICT:
         return "no verdict: both guess"
     return "equal within 1 point" if c.decision is Decision.EQUIVALENT else str(c.decision)
+
+
+def _folds_to_settle(c: Comparison) -> str:
+    folds = needed_folds(c) if c.decision is Decision.UNDECIDED else None
+    if folds is None:
+        return "–"
+    return " to ".join(str(round(number, 2 - len(str(number)))) for number in folds)
 
 
 def headline(results: Results) -> str:
