@@ -9,6 +9,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_info
 
 from afor.bench import compare
 from afor.bench.common.errors import StoreError
@@ -117,3 +118,16 @@ def test_an_altered_fit_is_noticed(run, tmp_path):
         connection.execute("UPDATE linear SET metrics = replace(metrics, '0.', '1.')")
     with open_store(tmp_path / "x.db") as store, pytest.raises(StoreError, match="linear fit"):
         store.results()
+
+
+def test_it_is_fitted_on_one_thread(run, monkeypatch):
+    used = []
+
+    class Watched(LogisticRegression):
+        def fit(self, *arguments, **options):
+            used.extend(p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas")
+            return super().fit(*arguments, **options)
+
+    monkeypatch.setattr("sklearn.linear_model.LogisticRegression", Watched)
+    run(task())
+    assert set(used) == {1}

@@ -58,6 +58,7 @@ def _fit(source: WindowSource, splits: Mapping[str, PlannedRun]) -> LinearFits:
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
+        from threadpoolctl import threadpool_limits
     except ImportError:
         return {}
     features = log_variance(source)
@@ -65,7 +66,8 @@ def _fit(source: WindowSource, splits: Mapping[str, PlannedRun]) -> LinearFits:
     for key, run in splits.items():
         train, test = (source.indices_of(run.spec["split"][side]) for side in ("train", "test"))
         model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
-        with warnings.catch_warnings():
+        # On one thread: several would wait for each other on a busy machine, twenty times as long.
+        with warnings.catch_warnings(), threadpool_limits(1):
             warnings.simplefilter("ignore")  # not quite converged is good enough here
             try:
                 model.fit(features[train], source.labels[train])
