@@ -39,8 +39,9 @@ TASKS = {"stress": "deap", "imagery": "bci2a", "eyes": "isruc"}
 NETWORKS = {"eegnet": "EEGNet", "acrnn": "ACRNN", "nsal_dgat": "NSAL-DGAT", "hslt": "HSLT"}
 PAPER_NAMES = {"deap": "DEAP", "bci2a": "BCI IV 2a", "isruc": "ISRUC"}
 OF_TASKS = [*TASKS, *(f"{task}-{network}_authors" for task in TASKS for network in NETWORKS)]
+UNNORMALIZED = ["unnormalized", *(f"unnormalized-{network}_authors" for network in NETWORKS)]
 MATCHED = [f"matched-{network}" for network in NETWORKS]
-OTHERS = ["rates", "ablation", "sensitivity", "convergence", "unnormalized", *MATCHED]
+OTHERS = ["rates", "ablation", "sensitivity", "convergence", *UNNORMALIZED, *MATCHED]
 PLANES = ("random", "pca", "filter")
 LOSSES = "convergence-losses.csv"
 # Parts of the page that are cut from what a command prints.
@@ -115,7 +116,7 @@ def commands(folder: Path) -> list[list[str]]:
     if matched := runs_in(folder, MATCHED):
         words = [*named(matched), "--baseline", "afor", *accuracy]
         made.append((["table", "comparisons", *words], "matched.md"))
-    if unnormalized := runs_in(folder, ["unnormalized"]):
+    if unnormalized := runs_in(folder, UNNORMALIZED):
         made.append((["table", "main", *named(unnormalized), *accuracy], "unnormalized.md"))
     for plane in PLANES:
         path = folder / f"landscape-{plane}.json"
