@@ -261,6 +261,32 @@ def cost(folder: Path) -> str:
     return "\n".join(lines) + f"\n\n{len(rows)} runs, {hours:.1f} core-hours.\n"
 
 
+def retrained(folder: Path) -> str:
+    """Return AFOR on eyes as compared, and as trained again with the controls, as Markdown."""
+    lines = [
+        "| eyes | AFOR as compared | trained again | difference | folds of equal accuracy |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for network, label in NETWORKS.items():
+        found = [
+            _afor_by_fold(folder / name, network) for name in ("eyes.csv", f"matched-{network}.csv")
+        ]
+        first, again = (POINTS * fmean(folds.values()) for folds in found)
+        same = sum(accuracy == found[1][fold] for fold, accuracy in found[0].items())
+        cells = f"{first:.2f} | {again:.2f} | {_signed(again - first)} | {same} of {len(found[0])}"
+        lines.append(f"| {label} | {cells} |")
+    return "\n".join(lines) + "\n"
+
+
+def _afor_by_fold(path: Path, network: str) -> dict[str, float]:
+    with path.open(encoding="utf-8") as file:
+        return {
+            row["fold"]: float(row["accuracy"])
+            for row in csv.DictReader(file)
+            if (paper_backbone(row["backbone"]), row["method"]) == (network, "afor")
+        }
+
+
 def without_verdicts(page: str) -> str:
     """Return a printed table with its legend, without the verdicts above and the advice below."""
     lines = page.splitlines()
@@ -282,6 +308,7 @@ def fragments(folder: Path) -> dict[str, str]:
         "headline.md": headline(results),
         "learning-rates.md": learning_rates(),
         "cost.md": cost(folder),
+        **({"retrained.md": retrained(folder)} if len(runs_in(folder, MATCHED)) == 4 else {}),
         **{
             name: without_verdicts((folder / page).read_text("utf-8"))
             for name, page in PRINTED.items()
