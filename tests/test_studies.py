@@ -365,7 +365,7 @@ def test_every_network_has_its_runs_on_every_task_of_the_open_study(name) -> Non
     study = load_study(str(OPEN / f"{name}.toml"))
     script = load_script(OPEN / "results.py")
     found = []
-    for path in script.runs_in(OPEN_RESULTS, script.OF_TASKS).values():
+    for path in script.compared_in(OPEN_RESULTS).values():
         with path.open(encoding="utf-8") as file:
             done = [row for row in csv.DictReader(file) if row["status"] == "done"]
         ours = [row for row in done if row["dataset"] == name]
@@ -381,3 +381,10 @@ def test_every_network_has_its_runs_on_every_task_of_the_open_study(name) -> Non
     }
     assert len(found) == len(set(found))
     assert set(found) == planned
+
+
+def test_a_whole_task_replaces_the_files_of_its_networks(tmp_path) -> None:
+    script = load_script(OPEN / "results.py")
+    for name in ("eyes", "stress-eegnet_authors", "imagery", "imagery-hslt_authors"):
+        (tmp_path / f"{name}.csv").touch()
+    assert list(script.compared_in(tmp_path)) == ["imagery", "eyes", "stress-eegnet_authors"]

@@ -88,6 +88,16 @@ def runs_in(folder: Path, names: Iterable[str]) -> dict[str, Path]:
     return {name: path for name in names if (path := folder / f"{name}.csv").is_file()}
 
 
+def compared_in(folder: Path) -> dict[str, Path]:
+    """Return the files of the tasks: of a whole task if it is there, else one per network."""
+    found = runs_in(folder, OF_TASKS)
+    return {
+        name: path
+        for name, path in found.items()
+        if name in TASKS or name.split("-")[0] not in found
+    }
+
+
 def named(runs: dict[str, Path]) -> list[str]:
     """Return the arguments of a command that reads these files."""
     return [
@@ -98,7 +108,7 @@ def named(runs: dict[str, Path]) -> list[str]:
 
 def commands(folder: Path) -> list[list[str]]:
     """Return the commands of `afor` that write tables and figures from the files of runs."""
-    compared = named(runs_in(folder, OF_TASKS))
+    compared = named(compared_in(folder))
     both = ["--metric", "accuracy", "--metric", "weighted_f1"]
     accuracy = ["--metric", "accuracy"]
     made = [
@@ -116,7 +126,8 @@ def commands(folder: Path) -> list[list[str]]:
     if matched := runs_in(folder, MATCHED):
         words = [*named(matched), "--baseline", "afor", *accuracy]
         made.append((["table", "comparisons", *words], "matched.md"))
-    if unnormalized := runs_in(folder, UNNORMALIZED):
+    unnormalized = runs_in(folder, UNNORMALIZED[:1]) or runs_in(folder, UNNORMALIZED)
+    if unnormalized:
         made.append((["table", "main", *named(unnormalized), *accuracy], "unnormalized.md"))
     for plane in PLANES:
         path = folder / f"landscape-{plane}.json"
@@ -238,7 +249,7 @@ def _header(first: str) -> str:
 def cost(folder: Path) -> str:
     """Return runs, epochs and hours of training per task and network, as Markdown."""
     rows = []
-    for path in runs_in(folder, OF_TASKS).values():
+    for path in compared_in(folder).values():
         with path.open(encoding="utf-8") as file:
             rows += list(csv.DictReader(file))
     lines = [_header("task")]
@@ -297,7 +308,7 @@ def without_verdicts(page: str) -> str:
 
 def fragments(folder: Path) -> dict[str, str]:
     """Return the parts of the page that no command prints, by the names of their files."""
-    compared = runs_in(folder, OF_TASKS)
+    compared = compared_in(folder)
     results = Results.open(
         list(compared.values()),
         studies=[f"open-{name}" for name in compared],
@@ -363,7 +374,7 @@ def main(source: Path, folder: Path) -> None:
         subprocess.run([str(afor), *command], check=True)
     for name, text in fragments(folder).items():
         (folder / name).write_text(text, "utf-8")
-    compared = runs_in(folder, OF_TASKS)
+    compared = compared_in(folder)
     draw_beside(
         Results.open(list(compared.values()), studies=[f"open-{name}" for name in compared]),
         folder / "beside-paper.png",
