@@ -29,7 +29,7 @@ help:
 	@echo "make physionet  the study on real EEG (DATA=folder of the recordings; an hour or two)"
 	@echo "make batch-norm-study  EEGNet with two momenta of batch norm (DATA as above; minutes)"
 	@echo "make shift-study  the study over the distance between synthetic subjects (minutes)"
-	@echo "make open-study the paper's comparison on open data (DATA=folder of the recordings; half a day)"
+	@echo "make open-study the paper's comparison on open data (DATA=folder of the recordings; three to four hours)"
 	@echo "make bursts-study amplitude-study stream-study adaptation-study awake-study variants-study rivals-study"
 	@echo "                when the memory of the second moment matters (EYES=folder of the recordings; hours)"
 

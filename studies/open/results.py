@@ -319,7 +319,11 @@ def fragments(folder: Path) -> dict[str, str]:
         "headline.md": headline(results),
         "learning-rates.md": learning_rates(),
         "cost.md": cost(folder),
-        **({"retrained.md": retrained(folder)} if len(runs_in(folder, MATCHED)) == 4 else {}),
+        **(
+            {"retrained.md": retrained(folder)}
+            if len(runs_in(folder, MATCHED)) == len(MATCHED)
+            else {}
+        ),
         **{
             name: without_verdicts((folder / page).read_text("utf-8"))
             for name, page in PRINTED.items()
